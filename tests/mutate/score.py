@@ -16,10 +16,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "verify"))
 import layouts  # noqa: E402
 import random_models  # noqa: E402
 
+WIDE = dict(layers=3, seq=4, embed=2, kv_heads=2, group=1, ff=2048)  # messages cross the borders of layers
 PROGRAMS = [("gpt2", dict(dp=2, cp=1, tp=2, zero=2, loss=2)), ("bert", dict(dp=2, cp=2, tp=1, zero=1)),
             ("llama", dict(dp=1, cp=2, tp=2, zero=0, loss=4)), ("llama", dict(dp=2, cp=1, tp=2, zero=3, offload=layouts.OFFLOADS[5])),
             ("gpt2", dict(dp=2, cp=1, tp=1, zero=0, offload=layouts.OFFLOADS[6] + " 2")),
-            ("llama", dict(dp=2, cp=1, tp=2, zero=1, abreast=2))]
+            ("llama", dict(dp=2, cp=1, tp=2, zero=1, abreast=2)), ("llama", dict(dp=1, cp=1, tp=2, zero=0, sizes=WIDE))]
 PROGRAMS += [("gpt2", dict(pp=2, dp=2, cp=1, tp=1, zero=2, schedule="1f1b", chunks=1, loss=2, offload=layouts.OFFLOADS[1])), ("llama", dict(pp=2, dp=1, cp=1, tp=2, zero=0, schedule="zb", chunks=1, abreast=2)),
              ("bert", dict(pp=2, dp=2, cp=1, tp=1, zero=1, schedule="interleaved", chunks=2)), ("gpt2", dict(pp=2, dp=1, cp=1, tp=1, zero=0, schedule="zb", chunks=2))]
 STAGES = [("autodiff", "chunk"), ("padding", None), ("memory", None)]  # and what came before, if that is the judge
@@ -60,7 +61,7 @@ def in_example(folder, most, number):
     source = folder / f"{model}-{number}.mdl"
     source.write_text(layouts.model_text(model, layout))
     is_pipeline = "pp" in mesh
-    said = layouts.settings(model, layout, **({"layers": 2 * mesh["pp"]} if is_pipeline else {}))
+    said = layouts.settings(model, layout, **({"layers": 2 * mesh["pp"]} if is_pipeline else mesh.get("sizes", {})))
     return plant(folder, source, said, ["each", most], STAGES_OF_PIPELINES if is_pipeline else STAGES)
 
 

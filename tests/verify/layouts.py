@@ -251,6 +251,14 @@ def pair_cases():
         yield f"pair-zero{zero}", text, settings("llama", layout, kv_heads=2)
 
 
+def border_cases():
+    """So much is computed in a layer that its messages cross its borders, of an odd number of layers."""
+    for abreast, ff in ((1, 2048), (2, 8192)):
+        layout = dict(dp=1, cp=1, tp=2, zero=0, otherwise=True, accumulation=2, abreast=abreast, recompute="selective", precision="fp32", over="dp")
+        sizes = dict(layers=3, seq=4, embed=2, kv_heads=2, group=1, ff=ff)
+        yield f"borders-{abreast}", model_text("llama", layout), settings("llama", layout, **sizes)
+
+
 def padded_cases():
     """Dims that no axis divides, padded: what lies behind their ends may be any number, and nobody may notice."""
     smaller = {"gpt2": dict(embed=12, heads=3), "llama": dict(kv_heads=3, ff=7), "bert": dict(embed=12, heads=3)}

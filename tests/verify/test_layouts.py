@@ -1,5 +1,6 @@
 """gpt2, llama and bert under layouts with every pair of choices, and in pipelines: no pass may change what two steps compute."""
 import itertools
+import re
 
 import pytest
 
@@ -51,6 +52,15 @@ def test_chosen_residuals(tmp_path):
 
 def test_more_ranks_than_heads(tmp_path):
     assert layouts.verify_all(tmp_path, layouts.pair_cases()) == []
+
+
+def test_messages_cross_borders(tmp_path):
+    cases = list(layouts.border_cases())
+    for name, text, said in cases:
+        (tmp_path / f"{name}.mdl").write_text(text)
+        program = layouts.run([layouts.MPC, "compile", tmp_path / f"{name}.mdl", *said, "--compile-to=overlap", "-o", "-"]).stdout
+        assert re.search(r"func @h\.(fwd|bwd)\(.*\.whole: .* in_flight", program), name
+    assert layouts.verify_all(tmp_path, cases) == []
 
 
 def test_padding_stays_out(tmp_path):
