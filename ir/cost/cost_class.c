@@ -4,7 +4,6 @@
  * state.  The ops that the loss depends on are the forward pass; its values that other ops read are activations.
  */
 #include "cost.h"
-#include "flight.h"
 
 const char *const class_name[N_CLASSES] = {
     [MASTER_WEIGHTS] = "master weights",
@@ -223,32 +222,38 @@ static void mark_left(Classes *classes, const Func *step)
 
 /* --- Activations --------------------------------------------------------------------------------- */
 
-/* The messages of activations that an iteration starts for the next one, if that waits for them in the forward pass. */
-static void mark_started(const Module *m, Map *forward, const Func *body, int carried)
+/* What the callee needs for that result: of a loop, also for what it carries to the next iteration. */
+static void mark_needed(const Module *m, Map *forward, const Op *op, const Func *callee, int index)
 {
-    for (const Op *op = body->first; op; op = op->next) {
-        const Value *in_flight = info(op)->traits & WAITS && map_get(forward, op) ? arg(op, 0) : NULL;
-        const int at = in_flight ? index_of(&body->params, in_flight) : -1;
-        if (at >= 0 && at < carried && !flight_start(body, in_flight)->attrs.purpose)
-            mark_forward(m, forward, body->results.at[at]);
+    const int carried = op->attrs.dims.count ? (int)op->attrs.carried : 0;
+    mark_forward(m, forward, callee->results.at[index]);
+    for (bool is_done = false; !is_done;) {
+        is_done = true;
+        for (int i = 0; i < callee->params.count; i++) {
+            if (!map_get(forward, callee->params.at[i]))
+                continue;
+            mark_forward(m, forward, arg(op, i));
+            is_done &= i >= carried || map_get(forward, callee->results.at[i]);
+            if (i < carried)
+                mark_forward(m, forward, callee->results.at[i]);
+        }
     }
 }
 
 void mark_forward(const Module *m, Map *forward, const Value *value)
 {
     const Op *op = value->def;
-    if (!op || map_get(forward, value))
+    if (map_get(forward, value))
         return;
     map_put(forward, value, (void *)value);
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    if (callee && callee->role != KERNEL)
-        mark_forward(m, forward, callee->results.at[index_of(&op->results, value)]);
-    if (callee && callee->role != KERNEL && op->attrs.carried)
-        mark_started(m, forward, callee, (int)op->attrs.carried);
-    if (map_get(forward, op))
+    if (!op)
         return;
+    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const bool is_new = !map_get(forward, op);
     map_put(forward, op, (void *)op);
-    for (int i = 0; i < op->args.count; i++)
+    if (callee && callee->role != KERNEL)
+        mark_needed(m, forward, op, callee, index_of(&op->results, value));
+    for (int i = 0; is_new && !(callee && callee->role != KERNEL) && i < op->args.count; i++)
         mark_forward(m, forward, arg(op, i));
 }
 

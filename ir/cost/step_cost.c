@@ -73,6 +73,14 @@ static bool is_recomputed(const Walk *w, const Op *op)
     return kernel->results.count > 0;
 }
 
+/* Does it bring what is stored elsewhere, by a message of zero or from another tier?  Both passes do, and neither
+ * computes it. */
+static bool brings_state(const Op *op)
+{
+    const Op *start = info(op)->traits & WAITS && arg(op, 0)->def ? arg(op, 0)->def : op;
+    return start->attrs.purpose != ANY_PURPOSE || info(start)->traits & CARRIES;
+}
+
 static Phase phase_of(const Walk *w, const Op *op)
 {
     if (map_get(&w->updates, op))
@@ -81,7 +89,7 @@ static Phase phase_of(const Walk *w, const Op *op)
         return FORWARD;
     if (!map_get(&w->backward, op))
         return UPDATED;
-    return is_recomputed(w, op) ? RECOMPUTED : BACKWARD;
+    return is_recomputed(w, op) && !brings_state(op) ? RECOMPUTED : BACKWARD;
 }
 
 /* The forward pass is all ops that the loss depends on, the backward pass all others that gradients depend on. */

@@ -172,6 +172,14 @@ def test_what_a_file_offloads(tmp_path):
     assert found["time"]["seconds"] == pytest.approx(answer["best"][0]["seconds"], rel=1e-9)
 
 
+def test_what_is_recomputed_beside_transfers():
+    """The first micro-batch, beside which state is fetched, is a copy of the program: its backward pass is computed once, too."""
+    words = [LARGE[0], "-Dlayers=32", "-Dvocab=64", "-Dseq=1024", "-Dembed=512", "-Dheads=4", "--ranks=2", "--machine=h100", "--set=train.batch=4",
+             "--offload=optimizer to host", *(f"--keep={kept}" for kept in ("pp=1", "dp=2", "microbatch=1", "zero=3", "overlap=1"))]
+    none, full = (plan(*words, f"--keep=recompute={policy}")["best"][0] for policy in ("none", "full"))
+    assert none["recomputed"] < 0.03 * none["seconds"] and full["recomputed"] > 0.06 * full["seconds"]
+
+
 def test_offload_that_the_machine_does_not_know():
     assert "it has no line 'host', the rate of what the layout offloads" in mpc_plan(
         *LARGE[:6], "--ranks=2", f"--machine={PROCESSORS}", "--set=train.batch=4", "--target=cuda", "--offload=optimizer to host", status=1)[1]
