@@ -5,13 +5,24 @@
 
 #include <math.h>
 
+/* Do messages of zero 3 share the links with others, of axes that it does not split over? */
+static bool has_both_messages(const Planner *p, const PlanLayout *layout)
+{
+    bool has = false;
+    for (int i = 0; i < p->naxes && layout->zero == 3; i++)
+        has |= !p->axis[i].is_zero && !p->axis[i].is_pipeline && layout->size[i] > 1;
+    return has;
+}
+
 /* How much longer than a layout parts of its program may take, at most.  With experts, sizes decide more of the order:
- * found up to 3 %, with zero 2 and 3 up to 4 %.  Of pipelines, waits make up for some of it: found up to 2.8 %, of one
- * sequence that is split beside experts. */
+ * found up to 3 %, with zero 2 and 3 up to 4 %; of zero 3 beside other messages, too.  Of pipelines, waits make up for
+ * some of it: found up to 2.8 %, of one sequence that is split beside experts. */
 static double error_of(const Planner *p, const PlanLayout *layout)
 {
-    if (pipeline_ranks(p, layout) > 1 || !p->has_experts)
+    if (pipeline_ranks(p, layout) > 1)
         return p->has_experts ? 0.03 : STRUCTURE_ERROR;
+    if (!p->has_experts)
+        return has_both_messages(p, layout) ? 0.04 : STRUCTURE_ERROR;
     return layout->zero >= 2 ? 0.07 : 0.03;
 }
 
