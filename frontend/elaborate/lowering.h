@@ -172,6 +172,7 @@ typedef struct {
     Queue *counted;
     RepeatName *repeated;
     ScanDim *scanned;
+    Map dims; /* the names of those that values have before what only outputs need is removed */
 } Notes;
 
 /* The dims that count copies: each repeat is lowered several times, and has the same one each time. */

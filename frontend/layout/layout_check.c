@@ -239,7 +239,8 @@ static void check_overlap(Lower *l, const Ast *ast, const ShardRule *rule, int n
 static void check_occurs(Lower *l, const Ast *name)
 {
     Dim dim;
-    if (find_dim_named(l, name->name, name->loc, &dim) && !l->layout->is_model_wrong && !has_dim(l->m, dim.name))
+    if (find_dim_named(l, name->name, name->loc, &dim) && !l->layout->is_model_wrong && !has_dim(l->m, dim.name) &&
+        !map_get(&l->noted.dims, dim.name))
         complain(l, (Where){ .at = name->loc, .help = "leave it out" },
                  "no tensor of the model has the dim '%s', so nothing is split along it", name->name);
 }

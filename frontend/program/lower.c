@@ -110,6 +110,7 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
                 .copies.dims.arena = &m->arena,
                 .copies.names.arena = &m->arena,
                 .copies.numbers.arena = &m->arena,
+                .noted.dims.arena = &m->arena,
                 .file = file,
                 .source = source,
                 .options = options,

@@ -204,10 +204,21 @@ static void keep_inputs(Lower *l, Map *read, Body *frame)
     keep_used(l, read, &frame->inputs);
 }
 
+/* A dim that only outputs have may be split, too. */
+static void note_dims(Lower *l, const Func *f)
+{
+    for (const Op *op = f->first; op; op = op->next)
+        for (int i = 0; i < op->results.count; i++)
+            for (int d = 0; d < op->results.at[i]->type.rank; d++)
+                map_put(&l->noted.dims, op->results.at[i]->type.dim[d].name, l);
+}
+
 /* Removes ops and parameters that the results do not need: a prediction needs no labels, and a step no outputs. */
 static void prune(Lower *l, Body *frame)
 {
     Map read = { .arena = l->arena };
+    if (l->role == MODEL)
+        note_dims(l, frame->func);
     remove_dead_ops(frame->func, &read);
     if (l->role == PREDICT || l->role == OUTPUTS)
         keep_inputs(l, &read, frame);

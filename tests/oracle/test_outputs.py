@@ -19,6 +19,8 @@ dim column = 6
 dim embed  = 8
 dim ff     = 12
 dim class  = 5 padded 6
+dim side   = 2
+dim rest   = 4
 
 block layer(x: [batch, embed]) {
     param w_up   : [embed, ff] = normal(0.4)
@@ -53,7 +55,8 @@ train {
 OUTPUTS = """output scores
     output best = top_k(scores, class, 1 -> k)[k = 0]
     output sure = softmax(scores, class) > 0.5
-    output turned : [embed, batch] = x"""
+    output turned : [embed, batch] = x
+    output parts = split(x, embed -> (side, rest))"""
 LAYOUTS = {
     "one": "",
     "dp": "mesh dp = 2\nshard batch over dp",
@@ -62,6 +65,7 @@ LAYOUTS = {
     "pp": "mesh pp = 2\npipeline h over pp",
     "chunks": "mesh pp = 2\npipeline h over pp, schedule = interleaved, chunks = 2",
     "both": "mesh dp = 2, tp = 2\nshard batch over dp\nshard ff, embed over tp",
+    "only": "mesh tp = 2\nshard side over tp",  # which no value has that is trained
     "disk": "offload optimizer, params to disk",
 }
 
@@ -108,11 +112,12 @@ def expected(weights, arrays, prefix=""):
         y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
         x = x + torch.nn.functional.silu(y @ w[f"{prefix}h.{n}.w_up"]) @ w[f"{prefix}h.{n}.w_down"]
     scores = x @ w[prefix + "w_out"]
-    return {"scores": scores.numpy(), "best": scores.argmax(-1).numpy(), "sure": (scores.softmax(-1) > 0.5).numpy(), "turned": x.numpy()}
+    return {"scores": scores.numpy(), "best": scores.argmax(-1).numpy(), "sure": (scores.softmax(-1) > 0.5).numpy(), "turned": x.numpy(),
+            "parts": x.reshape(-1, 2, 4).numpy()}
 
 
 def check(folder, wanted, tolerance=1e-5):
-    kinds = {"scores": "f4", "best": "i4", "sure": "?", "turned": "f4"}
+    kinds = {"scores": "f4", "best": "i4", "sure": "?", "turned": "f4", "parts": "f4"}
     assert sorted(path.name for path in folder.iterdir()) == sorted(f"{name}.npy" for name in wanted)
     for name, value in wanted.items():
         found = np.load(folder / f"{name}.npy")
