@@ -108,11 +108,13 @@ static Module *small_instance(Run *run)
     for (int64_t size = LARGEST_DIM;;) {
         Module *small = lower_source(run, size, NULL);
         Name outside;
-        if (!small || make_runnable(small, &outside))
+        if (!small || make_runnable(small, 2, &outside))
             return small;
         bool keeps_more = outside && add_whole_dim(&run->whole, &run->arena, outside);
-        if (!keeps_more && !shrink_less(&size))
+        if (!keeps_more && !shrink_less(&size)) {
+            make_runnable(small, 1, &outside); /* labels of a dim of one element, of which no bound is known */
             return small;
+        }
         free_module(small);
     }
 }

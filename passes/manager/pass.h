@@ -56,10 +56,9 @@ typedef struct {
  * changed a result, and the first value that differs. */
 bool verify_passes(Module *m, const VerifyOptions *options);
 
-/* Can that be done?  Numbers of inputs are drawn below their vocabularies, which are halved until all that is computed
- * from these numbers is an index of its dim; reports nothing.  `outside`: the dim that one is still outside of, or
- * NULL.
- */
-bool make_runnable(Module *m, Name *outside);
+/* Can that be done?  Numbers of inputs are drawn below their vocabularies, which are halved, but not below `fewest`,
+ * until all that is computed from these numbers is an index of its dim; reports nothing.  `outside`: the dim that one
+ * is still outside of, or NULL. */
+bool make_runnable(Module *m, int64_t fewest, Name *outside);
 
 #endif

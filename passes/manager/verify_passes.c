@@ -100,13 +100,13 @@ static bool can_be_run(Module *m, Name *outside)
     return !why;
 }
 
-/* False if none is left that has more than one number; where no bound is known, two are drawn. */
-static bool halve_vocabularies(Module *m)
+/* False if none is left that has more numbers; where no bound is known, two are drawn. */
+static bool halve_vocabularies(Module *m, int64_t fewest)
 {
     bool any = false;
     for (Input *input = m->inputs; input; input = input->next) {
         const int64_t vocab = input->vocab ? input->vocab : 2;
-        if (input->type.dtype == I32 && vocab > 1) {
+        if (input->type.dtype == I32 && vocab > fewest) {
             input->vocab = (vocab + 1) / 2;
             any = true;
         }
@@ -114,12 +114,12 @@ static bool halve_vocabularies(Module *m)
     return any;
 }
 
-bool make_runnable(Module *m, Name *outside)
+bool make_runnable(Module *m, int64_t fewest, Name *outside)
 {
     do
         if (can_be_run(m, outside))
             return true;
-    while (halve_vocabularies(m));
+    while (halve_vocabularies(m, fewest));
     return false;
 }
 
