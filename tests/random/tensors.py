@@ -269,6 +269,8 @@ def weighted_mean(x, weight, dims):
 
 def solve(triangle, x, row, column):
     """Of a what is below its diagonal, which is 1."""
+    if triangle.size(row) != triangle.size(column):
+        raise Wrong(f"a triangle is square, but {row} and {column} are not alike")
     shared = tuple(d for d in dict.fromkeys(triangle.dims + x.dims) if d not in (row, column) and d in triangle.dims)
     others = tuple(d for d in x.dims if d not in shared and d != row)
     a, b = triangle.aligned(shared + (row, column)).tril(-1), x.aligned(shared + (row,) + others)
