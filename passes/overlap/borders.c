@@ -1,13 +1,14 @@
 /* borders.c -- messages under way at the border of two iterations.
  *
- *   func @bwd(%d: f32[i:4/tp], %sum) {                  func @bwd(%d: f32[i:4/tp], %d.whole: f32[i:4] in_flight, %sum)
- * { %1 = all_gather %d {started}                        %2 = wait %d.whole %2 = wait %1 ... %dx ...
- *     ... %dx ...                              =>         %1 = all_gather %dx {started}
- *     %dw = ...                                           %dw = ...
- *     return %dx, %dw                                     return %dx, %1, %dw
- *   }                                                   }
- *   %3, %4 = loop %y, %s {carried=2}                    %5 = all_gather %y {started}
- *                                                       %3, %6, %4 = loop %y, %5, %s {carried=3}
+ *   func @bwd(%d: f32[i:4/tp], %sum) {                 func @bwd(%d: f32[i:4/tp], %1: f32[i:4] in_flight, %sum) {
+ *     %1 = all_gather %d {started}                       %2 = wait %1
+ *     %2 = wait %1                                       ... %dx ...
+ *     ... %dx ...                              =>        %3 = all_gather %dx {started}
+ *     %dw = ...                                          %dw = ...
+ *     return %dx, %dw                                    return %dx, %3, %dw
+ *   }                                                  }
+ *   %4, %5 = loop %y, %s {carried=2}                   %6 = all_gather %y {started}
+ *                                                      %4, %7, %5 = loop %y, %6, %s {carried=3}
  *
  * What an iteration sends first is sent at the end of the one before, as soon as it is there, beside what else that one
  * computes.  Views and short kernels between a carried value and the message are computed there, too, and what they
