@@ -25,7 +25,7 @@ def main():
     print("| model | mesh | zero | sequences | abreast | s/step | messages take, s | not hidden, s | of these ep or tp | GB |")
     print("| --- | --- | ---: | ---: | ---: |" + 5 * " ---: |")
     for name, example, sizes, mesh, zero, batch, edits in ROWS:
-        sizes = dict(sizes, layers=2) if options.small else sizes
+        sizes = dict(sizes, layers=16 if "pp" in mesh else 2) if options.small else sizes
         for count in COUNTS:
             said = exposed.report(example, sizes, mesh, zero, batch, "default", options.machine, edits,
                                   ("train.microbatch=1", f"train.abreast={count}"))

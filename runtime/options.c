@@ -1,6 +1,7 @@
 /* options.c -- parses, checks and prints the options of options.def. */
 #include "options.h"
 
+#include "edits.h"
 #include "state.h"
 #include "transport.h"
 
@@ -56,26 +57,6 @@ static const Option *find(const char *name)
 
 /* --- Unknown names ------------------------------------------------------------------------- */
 
-static int least(int a, int b) { return a < b ? a : b; }
-
-/* The number of insertions, deletions and replacements from a to b (Levenshtein distance). */
-static int edits(const char *a, const char *b)
-{
-    int row[MAX_NAME + 1], length = (int)strlen(b);
-    for (int j = 0; j <= length; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= length; j++) {
-            int replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = least(replaced, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[length];
-}
-
 static _Noreturn void refuse_unknown(const char *name)
 {
     const Option *nearest = NULL;
@@ -83,7 +64,7 @@ static _Noreturn void refuse_unknown(const char *name)
     for (int i = 0; i < NOPTIONS; i++) {
         if (table[i].kind == TITLE)
             continue;
-        int distance = edits(name, name_of(&table[i]).text);
+        int distance = rt_edits(name, name_of(&table[i]).text);
         if (distance < fewest) {
             fewest = distance;
             nearest = &table[i];
@@ -353,22 +334,28 @@ static void check_probe(const RtOptions *result)
     }
 }
 
+/* An option of the group "GPU ..."; NULL: there is none. */
+static const Option *given_for_gpus(const RtOptions *result)
+{
+    bool is_for_gpus = false;
+    for (int i = 0; i < NOPTIONS; i++)
+        if (table[i].kind == TITLE)
+            is_for_gpus = strncmp(table[i].field, "GPU", 3) == 0;
+        else if (is_for_gpus && *(const bool *)((const char *)result + table[i].given_at))
+            return &table[i];
+    return NULL;
+}
+
 static void check_program_can(const RtOptions *result, const RtProgram *program)
 {
     if (result->steps > 0 && !result->data)
         rt_end(RT_EXIT_USAGE, "nothing to train on: give --data FILE, or --steps 0 to train nothing");
     check_ranks_can(result, program);
-    if (!program->code && (result->given.kernel_cache || result->no_graph || result->no_cudnn || result->no_hopper ||
-                           result->no_fp8 || result->share_gpu || result->nccl_memory))
+    const Option *of_gpus = program->code ? NULL : given_for_gpus(result);
+    if (of_gpus)
         rt_end(RT_EXIT_USAGE,
                "--%s has no effect on a processor: leave it out, or compile for GPUs (mpc compile --target=cuda)",
-               result->given.kernel_cache ? "kernel-cache"
-               : result->no_graph         ? "no-graph"
-               : result->no_cudnn         ? "no-cudnn"
-               : result->no_hopper        ? "no-hopper"
-               : result->no_fp8           ? "no-fp8"
-               : result->share_gpu        ? "share-gpu"
-                                          : "nccl-memory");
+               name_of(of_gpus).text);
     if (result->no_fp8 && strcmp(program->precision, "fp8") != 0)
         rt_end(RT_EXIT_USAGE, "--no-fp8 has no effect: the model was compiled with precision = %s", program->precision);
     if (result->offload_folder && (!program->far_bytes || program->code))
