@@ -42,10 +42,9 @@ const Value *sent_before(const Func *f, const Value *in_flight)
     return at >= 0 ? f->params.at[at] : NULL;
 }
 
-/* The only reader of a value in flight; NULL: the function returns it. */
-static const Op *reader_of(const Op *start)
+Op *flight_end(const Op *start)
 {
-    const Op *op = start->next;
+    Op *op = start->next;
     while (op && index_of(&op->args, result(start)) < 0)
         op = op->next;
     return op;
@@ -53,7 +52,7 @@ static const Op *reader_of(const Op *start)
 
 const Op *continued_by(const Module *m, const Op *start)
 {
-    const Op *loop = start->attrs.started ? reader_of(start) : NULL;
+    const Op *loop = start->attrs.started ? flight_end(start) : NULL;
     const Func *callee = loop ? called_by(m, loop) : NULL;
     return callee ? flight_start(callee, callee->params.at[index_of(&loop->args, result(start))]) : start;
 }

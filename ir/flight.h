@@ -35,6 +35,9 @@ bool is_prefetched(const Op *loop, int i);
  * the collective that f itself starts for the next iteration.  NULL: none. */
 const Op *flight_start(const Func *f, const Value *value);
 
+/* The only reader of what the op starts, behind it; NULL: the function returns it. */
+Op *flight_end(const Op *start);
+
 /* If f receives the value in flight, what the message reads: the parameter that f has it in, as the iteration before
  * returned it; NULL: no parameter of f, but a slice of an operand of the loop. */
 const Value *sent_before(const Func *f, const Value *in_flight);

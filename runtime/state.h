@@ -58,7 +58,8 @@ struct Rt {
 int64_t rt_own_place(const Rt *rt, int64_t offset); /* where it has the tensor, input or slot at that offset */
 int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset); /* and what a function has there */
 int64_t rt_arena_bytes(const Rt *rt);
-int64_t rt_state_bytes(const Rt *rt); /* of these, for tensors that outlive a step */
+bool rt_places_differ_along(const Rt *rt, int axis); /* of a tensor, on ranks with different coordinates */
+int64_t rt_state_bytes(const Rt *rt);                /* of these, for tensors that outlive a step */
 
 /* " before F of micro-batch 3", in a pipeline; else "". */
 const char *rt_action_text(const Rt *rt);

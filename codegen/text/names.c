@@ -61,7 +61,8 @@ char *hashed_identifier(Module *m, const char *text, bool is_plain)
 
 static bool is_numbered(const Value *value) { return value->name[0] >= '0' && value->name[0] <= '9'; }
 
-/* The value of the callee that a numbered result is, or a stack of, by which it has a better name; else NULL. */
+/* For a result without a name of its own: the value of the callee that it is, or whose iterations it stacks; else NULL.
+ */
 static const Value *in_callee(Module *m, const Value *value)
 {
     const Op *def = is_numbered(value) && value->def && value->def->attrs.callee ? value->def : NULL;

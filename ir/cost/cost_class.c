@@ -248,12 +248,12 @@ void mark_forward(const Module *m, Map *forward, const Value *value)
     map_put(forward, value, (void *)value);
     if (!op)
         return;
-    const Func *callee = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
+    const Func *callee = function_called_by(m, op);
     const bool is_new = !map_get(forward, op);
     map_put(forward, op, (void *)op);
-    if (callee && callee->role != KERNEL)
+    if (callee)
         mark_needed(m, forward, op, callee, index_of(&op->results, value));
-    for (int i = 0; is_new && !(callee && callee->role != KERNEL) && i < op->args.count; i++)
+    for (int i = 0; is_new && !callee && i < op->args.count; i++)
         mark_forward(m, forward, arg(op, i));
 }
 

@@ -178,21 +178,13 @@ static void copy_operand(Module *m, Func *f, Op *op, int i, const RequiredLayout
         kernel->params.at[i]->type = type;
 }
 
-static Op *wait_for(Op *op)
-{
-    Op *wait = op->next;
-    while (index_of(&wait->args, result(op)) < 0)
-        wait = wait->next;
-    return wait;
-}
-
 /* The op writes a new value, of its inferred type; the other ops read a copy of it. */
 static void copy_result(Module *m, Func *f, Op *op, int i, const Type *own)
 {
     remark(m, op, "copies its result %%%s: %s writes only %s, row-major", op->results.at[i]->name, info(op)->name,
            type_text(m, own));
     if (op->attrs.started) /* available after the wait */
-        op = wait_for(op);
+        op = flight_end(op);
     Op *last = last_of_message(op);
     while (last->next && info(last)->traits & info(last->next)->traits & WAITS) /* waits of a message are contiguous */
         last = last->next;

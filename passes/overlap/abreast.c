@@ -29,8 +29,7 @@
 /* A function, and the one that gets the ops of all its lanes. */
 typedef struct {
     Module *m;
-    Dim lane; /* its size: how many there are */
-    int lanes;
+    Dim lane;        /* its size: how many there are */
     int64_t buckets; /* of the whole program, before */
     const Func *from;
     Func *to;
@@ -40,15 +39,17 @@ typedef struct {
     Map is_done[MAX_ABREAST]; /* of an op of `from` */
 } Lanes;
 
+static int lane_count(const Lanes *l) { return (int)l->lane.size; }
+
 static Lanes lanes_of(Module *m, const Lanes *around, const Func *from)
 {
-    Lanes l = { .m = m, .lane = around->lane, .lanes = around->lanes, .buckets = around->buckets, .from = from };
+    Lanes l = { .m = m, .lane = around->lane, .buckets = around->buckets, .from = from };
     l.to = add_func(m, free_func_name(m, from->name), from->role);
     l.to->forward = from->forward;
     l.next = NEW_ARRAY(&m->arena, int, from->params.count + 1);
     for (int i = 0; i < from->params.count; i++)
         l.next[i] = -1;
-    for (int lane = 0; lane < l.lanes; lane++)
+    for (int lane = 0; lane < lane_count(&l); lane++)
         l.own[lane].arena = l.is_done[lane].arena = &m->arena;
     return l;
 }
@@ -91,7 +92,7 @@ static bool is_alike(const Lanes *l, const Value *value)
 {
     const Value *first = value_of(l, 0, value);
     bool alike = first;
-    for (int lane = 1; lane < l->lanes && alike; lane++)
+    for (int lane = 1; lane < lane_count(l) && alike; lane++)
         alike = value_of(l, lane, value) == first;
     return alike;
 }
@@ -120,7 +121,7 @@ static void add_sliced_param(Lanes *l, const Value *param, const Op *call)
     Builder b = { .module = l->m, .func = l->to, .loc = call->loc, .path = call->path, .where = call->where };
     Value *all = add_lane_param(l, 0, param);
     all->type = with_dim_first(param->type, l->lane);
-    for (int lane = 0; lane < l->lanes; lane++) {
+    for (int lane = 0; lane < lane_count(l); lane++) {
         const Attrs of_lane = { .dim = l->lane.name, .index = lane };
         set_value(l, lane, param, BUILD(&b, OP_slice, of_lane, all));
     }
@@ -216,7 +217,7 @@ static bool goes_on_slice_by_slice(const Lanes *l, const Op *call, int i)
 static bool has_lanes(const Lanes *l, const Value *value)
 {
     bool all = true;
-    for (int lane = 0; lane < l->lanes; lane++)
+    for (int lane = 0; lane < lane_count(l); lane++)
         all = all && value_of(l, lane, value);
     return all;
 }
@@ -229,7 +230,7 @@ static bool can_be_one(const Lanes *l, const Op *call)
         can = callee->results.at[i]->def || index_of(&callee->params, callee->results.at[i]) < call->attrs.carried;
     for (int i = 0; i < call->args.count && can; i++)
         can = has_lanes(l, arg(call, i)) || goes_on_slice_by_slice(l, call, i);
-    for (int lane = 0; lane < l->lanes; lane++)
+    for (int lane = 0; lane < lane_count(l); lane++)
         can = can && !map_get(&l->is_done[lane], call);
     return can;
 }
@@ -256,11 +257,11 @@ static void add_operands(const Lanes *l, Lanes *inner, const Op *call, Values *a
         const bool is_carried = i < call->attrs.carried, goes_on = !has_lanes(l, given);
         const bool is_one = goes_on || (!is_carried && is_alike(l, given));
         inner->next[i] = goes_on ? result_going_on(l, call, i) : -1;
-        for (int lane = 0; lane < (is_one ? 1 : l->lanes); lane++) {
+        for (int lane = 0; lane < (is_one ? 1 : lane_count(l)); lane++) {
             add_lane_param(inner, lane, param);
             push_value(&l->m->arena, args, value_of(l, lane, given));
         }
-        for (int lane = 1; lane < l->lanes && is_one && !goes_on; lane++)
+        for (int lane = 1; lane < lane_count(l) && is_one && !goes_on; lane++)
             set_value(inner, lane, param, value_of(inner, 0, param));
     }
 }
@@ -274,12 +275,12 @@ static bool goes_on(const Lanes *inner, int result)
 }
 
 /* The lanes that have a result of their own, from the first one given to the last one. */
-static int first_lane(const Lanes *inner, int result) { return goes_on(inner, result) ? inner->lanes - 1 : 0; }
+static int first_lane(const Lanes *inner, int result) { return goes_on(inner, result) ? lane_count(inner) - 1 : 0; }
 
 static int last_lane(const Lanes *inner, int result, bool is_carried)
 {
     const bool is_one = !is_carried && is_alike(inner, inner->from->results.at[result]);
-    return is_one ? first_lane(inner, result) : inner->lanes - 1;
+    return is_one ? first_lane(inner, result) : lane_count(inner) - 1;
 }
 
 static void add_results(Lanes *inner)
@@ -295,7 +296,7 @@ static void take_results(Lanes *l, const Lanes *inner, const Op *call, const Op 
     int at = 0;
     for (int i = 0; i < call->results.count; i++) {
         const int last = last_lane(inner, i, i < call->attrs.carried);
-        for (int lane = first_lane(inner, i); lane < l->lanes; lane++) {
+        for (int lane = first_lane(inner, i); lane < lane_count(l); lane++) {
             Value *own = one->results.at[at];
             if (lane <= last)
                 own->name = lane_name(l->m, call->results.at[i]->name, lane);
@@ -320,9 +321,9 @@ static void write_one(Lanes *l, const Op *call)
     Builder b = { .module = l->m, .func = l->to, .loc = call->loc, .path = call->path, .where = call->where };
     Attrs attrs = call->attrs;
     attrs.callee = finish_lanes(&inner, callee);
-    attrs.carried *= l->lanes;
+    attrs.carried *= lane_count(l);
     take_results(l, &inner, call, build(&b, call->kind, attrs, args.count, args.at));
-    for (int lane = 0; lane < l->lanes; lane++)
+    for (int lane = 0; lane < lane_count(l); lane++)
         map_put(&l->is_done[lane], call, l);
 }
 
@@ -343,10 +344,10 @@ static void write_lanes(Lanes *l)
         end = is_call ? op->next : end_of_segment(l->m, op);
         if (is_call && can_be_one(l, op))
             write_one(l, op);
-        for (int lane = 0; lane < l->lanes; lane++)
+        for (int lane = 0; lane < lane_count(l); lane++)
             write_ready(l, lane, end);
     }
-    for (int lane = 0; lane < l->lanes; lane++)
+    for (int lane = 0; lane < lane_count(l); lane++)
         write_ready(l, lane, NULL);
 }
 
@@ -377,7 +378,7 @@ static void add_params(Lanes *l, const Op *loop)
             continue;
         }
         Value *own = add_lane_param(l, 0, param);
-        for (int lane = 1; lane < l->lanes && i >= loop->attrs.carried; lane++)
+        for (int lane = 1; lane < lane_count(l) && i >= loop->attrs.carried; lane++)
             set_value(l, lane, param, own);
     }
 }
@@ -402,7 +403,7 @@ static void run_abreast(Module *m, Func *step, Op *loop)
     loop->attrs.abreast = 0;
     const Name micro = loop->attrs.dims.dim[0].name;
     const Dim lane = { .name = intern_format(m, "%s.lane", micro), .size = lanes, .padded = lanes };
-    const Lanes all = { .lane = lane, .lanes = lanes, .buckets = last_bucket(m) };
+    const Lanes all = { .lane = lane, .buckets = last_bucket(m) };
     Func *body = find_func(m, loop->attrs.callee);
     Lanes l = lanes_of(m, &all, body);
     add_params(&l, loop);

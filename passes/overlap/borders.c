@@ -50,15 +50,6 @@ typedef struct {
     Map needed; /* ops of the iteration before */
 } Way;
 
-/* The only reader of what the op starts. */
-static Op *wait_for(const Op *start)
-{
-    Op *op = start->next;
-    while (op && index_of(&op->args, result(start)) < 0)
-        op = op->next;
-    return op;
-}
-
 /* Are the slices of all iterations together smaller than the message of one? */
 static bool may_rotate(const Border *b, const Value *whole, const Op *start)
 {
@@ -277,7 +268,7 @@ static Value *carry_like(Border *b, Value *value, const char *suffix)
 static void cross(Border *b, Op *op)
 {
     Value *sent = arg(op, 0), *source = (Value *)shown_by(sent);
-    Op *wait = wait_for(op);
+    Op *wait = flight_end(op);
     if (source->def && index_of(&b->f->results, like(b, &b->ahead, source)) < 0)
         carry_like(b, source, "sent");
     Value *next = like(b, &b->ahead, sent), *first = like(b, &b->before, sent);

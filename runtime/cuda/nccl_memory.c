@@ -27,13 +27,13 @@ struct RtNcclMemory {
     void **handle; /* by channel; NULL: the arena is not registered with it */
 };
 
-/* Has a function of the program offsets that depend on a coordinate along one of these axes? */
-static bool is_over_kinds(const Rt *rt, const RtGroup *group)
+/* Is each tensor at the same place on all ranks of the group? */
+static bool has_same_places(const Rt *rt, const RtGroup *group)
 {
-    bool any = false;
+    bool same = true;
     for (int i = 0; i < group->naxes; i++)
-        any |= rt->program->step.kinds && rt->program->step.kinds->axis == group->axis[i];
-    return any;
+        same &= !rt_places_differ_along(rt, group->axis[i]);
+    return same;
 }
 
 void *rt_nccl_memory_open(Rt *rt, int64_t bytes)
@@ -48,7 +48,7 @@ void *rt_nccl_memory_open(Rt *rt, int64_t bytes)
     memory->handle = rt_allocate(c->nchannels, sizeof *memory->handle);
     for (int i = 0; i < c->nchannels; i++) {
         const RtNcclChannel *channel = &c->channel[i];
-        if (!is_over_kinds(rt, channel->group))
+        if (has_same_places(rt, channel->group))
             rt_nccl_await(rt, channel, "register the arena",
                           memory->ncclCommRegister(channel->comm, arena, (size_t)bytes, &memory->handle[i]));
     }

@@ -20,17 +20,34 @@ int64_t rt_place_in(const Rt *rt, const RtFunction *f, int64_t offset)
 
 int64_t rt_own_place(const Rt *rt, int64_t offset) { return rt_place_in(rt, &rt->program->step, offset); }
 
+enum { FUNCTIONS = 6 };
+
+static const RtFunction *function_of(const RtProgram *program, int i)
+{
+    const RtFunction *const all[FUNCTIONS] = { &program->step,    &program->eval,   &program->predict,
+                                               &program->outputs, &program->finish, &program->begin };
+    return all[i];
+}
+
 int64_t rt_arena_bytes(const Rt *rt)
 {
-    const RtProgram *program = rt->program;
-    const RtFunction *const all[] = { &program->step,    &program->eval,   &program->predict,
-                                      &program->outputs, &program->finish, &program->begin };
     int64_t most = 0;
-    for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
-        const int64_t bytes = all[i]->run ? rt_place_in(rt, all[i], program->arena_bytes) : 0;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const RtFunction *f = function_of(rt->program, i);
+        const int64_t bytes = f->run ? rt_place_in(rt, f, rt->program->arena_bytes) : 0;
         most = bytes > most ? bytes : most;
     }
     return most;
+}
+
+bool rt_places_differ_along(const Rt *rt, int axis)
+{
+    bool differ = false;
+    for (int i = 0; i < FUNCTIONS; i++) {
+        const RtKinds *kinds = function_of(rt->program, i)->kinds;
+        differ |= kinds && kinds->axis == axis;
+    }
+    return differ;
 }
 
 int64_t rt_state_bytes(const Rt *rt) { return rt_own_place(rt, rt->program->state_bytes); }
