@@ -19,6 +19,7 @@
 #include "infer.h"
 #include "operand_layout.h"
 #include "ring.h"
+#include "sent_order.h"
 #include "simplify/cleanup.h"
 #include "stage_layout.h"
 #include "stages.h"
@@ -350,6 +351,13 @@ static void count_uses(Layout *s, const Func *f)
         add_use(s, f->results.at[i]);
 }
 
+/* Its copy is split as the input is: not by `else`, as other values are. */
+static bool copies_input(const Op *op)
+{
+    const Value *x = op->args.count ? arg(op, 0) : NULL;
+    return info(op)->traits & COPIES && !x->def && x->port.kind == PORT_INPUT;
+}
+
 /* Parameters already have their types. */
 static void assign_func(Layout *s, Func *f, int carried, bool *open)
 {
@@ -362,6 +370,8 @@ static void assign_func(Layout *s, Func *f, int carried, bool *open)
         close_accumulator(&frame, op);
         if (info(op)->family == CONTROL)
             assign_call(s, f, op);
+        else if (copies_input(op))
+            retype_results(s, op);
         else
             assign_op(s, f, op);
     }
@@ -407,6 +417,7 @@ static void assign_entry(Layout *s, Func *f)
 static void assign_entries(Layout *s)
 {
     forget_layout(s->m);
+    order_sent(s->m);
     s->visited = s->uses = (Map){ .arena = &s->m->arena };
     declare_types(s);
     for (Func *f = s->m->funcs; f; f = f->next)

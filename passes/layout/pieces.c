@@ -414,11 +414,18 @@ static void lower_reshard(Module *m, Func *f, Op *op, int i)
 
 /* --- Some of the sequences ------------------------------------------------------------------------------- */
 
+int64_t rank_sequences(const Module *m)
+{
+    int64_t sequences = m->batch ? m->train.microbatch : 1;
+    for (const ShardRule *rule = m->rules; rule; rule = rule->next)
+        sequences /= has_name(&rule->dims, m->batch) ? m->axis_size[rule->axis] : 1;
+    return sequences;
+}
+
 int64_t batch_pieces(const Module *m, const ShardRule *rule)
 {
-    int64_t sequences = m->batch ? m->train.microbatch : 1, pieces = rule->dealt > 1 ? rule->dealt : 1;
-    for (const ShardRule *other = m->rules; other; other = other->next)
-        sequences /= has_name(&other->dims, m->batch) ? m->axis_size[other->axis] : 1;
+    const int64_t sequences = rank_sequences(m);
+    int64_t pieces = rule->dealt > 1 ? rule->dealt : 1;
     while (sequences % pieces || rule->dealt % pieces)
         pieces--;
     return pieces;

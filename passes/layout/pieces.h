@@ -4,6 +4,9 @@
 
 #include "ir.h"
 
+/* Of a micro-batch, the sequences that a rank has. */
+int64_t rank_sequences(const Module *m);
+
 /* Into how many pieces the rule cuts the sequences of a micro-batch that a rank has; 1: it does not, since it does not
  * cut, or they cannot be divided.  What is left of its number, `else` is dealt in. */
 int64_t batch_pieces(const Module *m, const ShardRule *rule);
