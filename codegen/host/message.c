@@ -199,7 +199,7 @@ static void add_collective(Space *s, const RtCollective *c, const Op *op)
     Sharing *sharing = sharing_of(s, c);
     sharing->bytes = bytes > sharing->bytes ? bytes : sharing->bytes;
     s->collectives++;
-    s->parts += rt_packed_parts(c);
+    s->parts += rt_packed_parts(c, ranks);
 }
 
 /* Have ranks of this kind stacks of other sizes than those of the one before? */
@@ -248,8 +248,8 @@ int64_t packed_bytes(Module *m, const Op *op)
     const RtPiece piece = piece_on(m, op, 0);
     const RtSlots sent = rt_sent_slots(kind, &piece), received = rt_received_slots(kind, &piece);
     const int64_t ranks = count_ranks(m, op->attrs.axis);
-    return (rt_slots_are_plain(sent) ? 0 : ranks * rt_slots_bytes(type, sent)) +
-           (rt_slots_are_plain(received) ? 0 : ranks * rt_slots_bytes(type, received));
+    return (rt_is_packed(kind, type, sent, ranks) ? ranks * rt_slots_bytes(type, sent) : 0) +
+           (rt_is_packed(kind, type, received, ranks) ? ranks * rt_slots_bytes(type, received) : 0);
 }
 
 int64_t product_space(const Module *m) { return m->target->is_gpu ? RT_GPU_PRODUCT_BYTES : 0; }

@@ -44,22 +44,23 @@ static bool is_first_of_group(const Rt *rt, int id)
     return true;
 }
 
-static int count_parts(const RtProgram *program)
+static int count_parts(const Rt *rt)
 {
+    const RtCollective *all = rt->program->collectives;
     int count = 0;
-    for (int i = 0; i < program->ncollectives; i++)
-        count += rt_packed_parts(&program->collectives[i]);
+    for (int i = 0; i < rt->program->ncollectives; i++)
+        count += rt_packed_parts(&all[i], rt_comm_group(rt, &all[i])->count);
     return count;
 }
 
-static int64_t tables_bytes(const RtProgram *program)
+static int64_t tables_bytes(const Rt *rt)
 {
-    return rt_gpu_tables_bytes(program->ncollectives, count_parts(program));
+    return rt_gpu_tables_bytes(rt->program->ncollectives, count_parts(rt));
 }
 
 int64_t rt_gpu_message_bytes(const Rt *rt)
 {
-    int64_t bytes = tables_bytes(rt->program);
+    int64_t bytes = tables_bytes(rt);
     for (int i = 0; i < rt->program->ncollectives; i++)
         bytes += is_first_of_group(rt, i) ? rt_gpu_group_space(rt, rt_comm_group(rt, &rt->program->collectives[i])) : 0;
     return bytes;
@@ -89,7 +90,7 @@ static Rows add_rows(RtMessagePart *table, int first, const RtCollective *c, Slo
     Rows rows = { .first = first };
     for (int i = 0; i < c->npieces; i++) {
         RtSlots slots = slots_of(c->kind, &c->piece[i]);
-        if (rt_slots_are_plain(slots))
+        if (!rt_is_packed(c->kind, c->type, slots, ranks))
             continue;
         add_part(&table[first + rows.count], c, i, slots, ranks, message);
         table[first + rows.count++].is_received = slots_of == rt_received_slots;
@@ -101,7 +102,7 @@ char *rt_gpu_messages_open(Rt *rt, char *memory)
 {
     const RtProgram *program = rt->program;
     struct RtGpuMessages *all = rt->gpu->messages = rt_allocate(1, sizeof *all);
-    int count = count_parts(program), rows = 0;
+    int count = count_parts(rt), rows = 0;
     all->part = rt_allocate(count, sizeof *all->part);
     all->sent = rt_allocate(program->ncollectives, sizeof *all->sent);
     all->received = rt_allocate(program->ncollectives, sizeof *all->received);
@@ -117,7 +118,7 @@ char *rt_gpu_messages_open(Rt *rt, char *memory)
     rt_gpu_upload(rt, all->table, all->part, (int64_t)count * (int64_t)sizeof *all->part);
     if (count > 0)
         all->kernel = rt_gpu_kernel(rt, "rt_messages");
-    return memory + tables_bytes(program);
+    return memory + tables_bytes(rt);
 }
 
 void rt_gpu_messages_close(Rt *rt)

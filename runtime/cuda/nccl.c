@@ -50,19 +50,37 @@ static ncclResult_t swap_messages(const struct RtGpuCollectives *all, const RtNc
     return status;
 }
 
+/* Gathers or scatters a tensor of whose slots one row is contiguous: in rows, if there are several. */
+static ncclResult_t send_slots(const struct RtGpuCollectives *all, const RtCollective *c, const RtNcclChannel *channel,
+                               RtSlots slots, const char *to, char *from)
+{
+    const int64_t ranks = channel->group->count, part = slots.run * rt_type_bytes(c->type);
+    const bool gathers = c->kind == RT_ALL_GATHER, by_rows = rt_goes_by_rows(c->kind, c->type, slots, ranks);
+    const int64_t rows = by_rows ? slots.rows : 1, count = by_rows ? slots.run : slots.rows * slots.run;
+    ncclResult_t status = ncclSuccess;
+    for (int64_t row = 0; row < rows && rt_nccl_is_taken(status); row++) {
+        const char *in = to + row * part * (gathers ? 1 : ranks);
+        char *out = from + row * part * (gathers ? ranks : 1);
+        status = gathers ? all->ncclAllGather(in, out, (size_t)count, type_of(c->type), channel->comm, channel->stream)
+                         : all->ncclReduceScatter(in, out, (size_t)count, type_of(c->type),
+                                                  c->maximum ? ncclMax : ncclSum, channel->comm, channel->stream);
+    }
+    return status;
+}
+
 static ncclResult_t send_piece(const struct RtGpuCollectives *all, const RtCollective *c, const RtNcclChannel *channel,
                                const RtPiece *piece, char *to, char *from)
 {
-    RtSlots sent = rt_sent_slots(c->kind, piece), received = rt_received_slots(c->kind, piece);
-    size_t count = (size_t)(sent.rows * sent.run), most = (size_t)(received.rows * received.run);
-    ncclRedOp_t op = c->maximum ? ncclMax : ncclSum;
+    RtSlots sent = rt_sent_slots(c->kind, piece);
+    size_t count = (size_t)(sent.rows * sent.run);
     switch (c->kind) {
     case RT_ALL_REDUCE:
-        return all->ncclAllReduce(to, from, count, type_of(c->type), op, channel->comm, channel->stream);
+        return all->ncclAllReduce(to, from, count, type_of(c->type), c->maximum ? ncclMax : ncclSum, channel->comm,
+                                  channel->stream);
     case RT_ALL_GATHER:
-        return all->ncclAllGather(to, from, count, type_of(c->type), channel->comm, channel->stream);
+        return send_slots(all, c, channel, rt_received_slots(c->kind, piece), to, from);
     case RT_REDUCE_SCATTER:
-        return all->ncclReduceScatter(to, from, most, type_of(c->type), op, channel->comm, channel->stream);
+        return send_slots(all, c, channel, sent, to, from);
     case RT_ALL_TO_ALL:
     case RT_ROTATE:
     case RT_SEND: /* see exchange_with */
