@@ -66,7 +66,7 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->messages += joins_message(op) ? 0 : times;
     row->volume += traffic.volume * times;
     row->sent += traffic.sent * times;
-    row->packed += (double)packed_bytes(r->m, op) * times;
+    row->packed += (double)r->m->target->packed_bytes(r->m, op) * times;
 }
 
 /* What a loop in stages carries from each of its stages but the last to the next one: the mean of

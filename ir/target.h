@@ -17,12 +17,18 @@ typedef struct Target {
     /* Does the target accept these layouts of a kernel or LIBRARY op?  Else it sets others. */
     bool (*takes)(Module *, const Op *, RequiredLayout wanted[]);
 
+    /* --- What its messages do ------------------------------------------------------------------------------- */
+    int64_t (*packed_bytes)(Module *, const Op *); /* copied into messages, and out of them, since these must be dense */
+
     /* --- What its products do ------------------------------------------------------------------------------- */
     unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */
     bool adds_residuals;
     bool rounds_operands; /* to 8 bits: see passes/kernel/unrounded.c */
     bool fills_padding;   /* products want sizes in memory, see full dims */
 } Target;
+
+/* Of a target whose ops need, or copy, nothing. */
+int64_t no_bytes(Module *m, const Op *op);
 
 /* Of a target that runs one op after the other: no scratch stays in use. */
 int no_scratch_stays(Module *m, const Op *op);

@@ -6,6 +6,7 @@
 #include "cuda_library.h"
 #include "cuda_row.h"
 #include "cuda_sums.h"
+#include "host/host.h"
 #include "map.h"
 #include "stages.h"
 #include "templates.h"
@@ -35,6 +36,7 @@ const Target cuda_target = {
     .scratch_bytes = cuda_scratch_bytes,
     .scratch_stays = cuda_scratch_stays,
     .takes = cuda_takes,
+    .packed_bytes = nccl_packed_bytes,
     /* cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but for relu only a mask
      * of the positive elements. */
     .keeps_before = IS_GELU_TANH | IS_GELU_TANH_SLOPE,

@@ -17,8 +17,8 @@ int64_t product_space(const Module *m);
 int64_t transfer_space(const Module *m);
 
 /* Bytes of one tensor's message that a GPU copies into a contiguous message before it is sent, and out of one after it
- * has arrived, since a tensor does not have them in one piece.  0 on processors. */
-int64_t packed_bytes(Module *m, const Op *op);
+ * has arrived, since a tensor does not have them in one piece. */
+int64_t nccl_packed_bytes(Module *m, const Op *op);
 
 typedef struct {
     const char *plan;        /* plan.json, which the trainer can print */

@@ -239,11 +239,11 @@ static void add_stage_messages(Space on[], int kinds, const Op *loop)
     }
 }
 
-int64_t packed_bytes(Module *m, const Op *op)
+int64_t nccl_packed_bytes(Module *m, const Op *op)
 {
     const RtCollectiveKind kind = info(op)->traits & MOVES ? RT_SEND : kind_of(op);
     const RtType type = element_rt_type(arg(op, 0)->type.dtype);
-    if (!m->target->is_gpu || kind == RT_SEND)
+    if (kind == RT_SEND)
         return 0;
     const RtPiece piece = piece_on(m, op, 0);
     const RtSlots sent = rt_sent_slots(kind, &piece), received = rt_received_slots(kind, &piece);

@@ -113,7 +113,8 @@ static void time_message(const Clock *c, CostItem *item)
     }
     const Group group = message_group(c, item->axes, item->ranks);
     item->link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
-    item->seconds = message_seconds(c->machine, (int)item->collective, item->volume, group);
+    item->seconds = message_seconds(c->machine, (int)item->collective, item->volume, group) +
+                    (item->bytes > 0 ? kernel_seconds(c->machine, item->bytes, 1) : 0);
 }
 
 static void wait_for(Clock *c, const CostItem *item, double done)

@@ -7,6 +7,7 @@
 #include "flight.h"
 #include "stages.h"
 #include "storage.h"
+#include "target.h"
 
 const char *const item_name[N_ITEM_KINDS] = {
     [ITEM_PRODUCT] = "products", [ITEM_ATTENTION] = "attention", [ITEM_KERNEL] = "kernels",
@@ -233,6 +234,7 @@ CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
                        .op = op,
                        .collective = op->kind,
                        .volume = traffic.volume * share,
+                       .bytes = 2 * (double)m->target->packed_bytes(m, op) * share, /* read and written */
                        .axes = info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
                        .ranks = traffic.ranks,
                        .tensors = 1,

@@ -129,6 +129,7 @@ static void join_message(Walk *w, CostItem *message, const CostItem *item)
     *sent = (SentTensor){ item->sent->op, item->sent->bytes, message->sent };
     message->sent = sent;
     message->volume += item->volume;
+    message->bytes += item->bytes;
     message->tensors++;
 }
 

@@ -35,7 +35,8 @@ typedef struct CostItem {
     int precision;          /* of products and attention */
     double flops;           /* that are computed: of causal attention those of the keys that are seen, of experts' rows
                                those that have a token if all experts have as many */
-    double bytes;           /* each operand that is read and each result that is written, once */
+    double bytes;           /* each operand that is read and each result that is written, once; of a message, by the
+                               copies that pack it */
     int64_t m, n, k, count; /* a product: so many matrices of m rows and n columns, sums of k terms */
     int64_t queries, keys, features, heads; /* attention; heads: of all sequences */
     bool backward;                          /* is it a gradient of attention? */
