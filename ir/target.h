@@ -18,7 +18,8 @@ typedef struct Target {
     bool (*takes)(Module *, const Op *, RequiredLayout wanted[]);
 
     /* --- What its messages do ------------------------------------------------------------------------------- */
-    int64_t (*packed_bytes)(Module *, const Op *); /* copied into messages, and out of them, since these must be dense */
+    int64_t (*packed_bytes)(Module *,
+                            const Op *); /* copied into messages, and out of them, since these must be dense */
 
     /* --- What its products do ------------------------------------------------------------------------------- */
     unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */

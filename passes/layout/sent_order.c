@@ -7,7 +7,8 @@
  * A message brings what each rank has as one stretch of memory.  The stretch of a sequence that a rank has is one of
  * the tensor only if the rank has one sequence, or if the dim comes first; else NCCL's buffers are packed and unpacked,
  * which reads and writes the tensor once more.  Types follow from those of operands: so it is enough to reorder the
- * inputs, which are small, and the dims that ops create.  (Megatron-LM has its activations in this order, too.)
+ * inputs, which are small, and the dims that ops create.  Dims that inputs lack, as features, stay inside: kernels run
+ * along them.  (Megatron-LM has its activations in this order, too.)
  *
  * Results of a program keep their order, since the trainer reads them.
  */
@@ -22,6 +23,7 @@ typedef struct {
     Module *m;
     Names sent;  /* the dims that come before the batch */
     Map visited; /* functions */
+    Map old;     /* Value -> its type before */
 } SentOrder;
 
 static bool is_sent_along(const SentOrder *s, Name dim) { return has_name(&s->sent, ruled_as(s->m, dim)); }
@@ -89,6 +91,13 @@ static Value *in_order_of(SentOrder *s, Func *f, Op *before, Value *value, const
     return same_order(&value->type, type) ? value : reordered(s, f, before, value, &order);
 }
 
+static void note_type(SentOrder *s, const Value *value)
+{
+    Type *given = NEW(&s->m->arena, Type);
+    *given = value->type;
+    map_put(&s->old, value, given);
+}
+
 static void give_order_of(Type *type, const Type *like)
 {
     const Type given = *type;
@@ -106,8 +115,10 @@ static void order_func(SentOrder *s, Func *f);
 
 static void enter_callee(SentOrder *s, const Op *call, Func *callee)
 {
-    for (int i = 0; i < callee->params.count; i++)
+    for (int i = 0; i < callee->params.count; i++) {
+        note_type(s, callee->params.at[i]);
         give_order_of(&callee->params.at[i]->type, &arg(call, i)->type);
+    }
     order_func(s, callee);
     for (int i = 0; i < call->attrs.carried; i++)
         callee->results.at[i] = in_order_of(s, callee, NULL, callee->results.at[i], &callee->params.at[i]->type);
@@ -136,27 +147,42 @@ static bool are_nested(const Type *type, const Names *dims)
     return good;
 }
 
-static void order_op(SentOrder *s, Func *f, Op *op, const Map *old)
+/* Does each element have the position that dropout counts, in which the batch comes before all other dims? */
+static bool keeps_positions(const SentOrder *s, const Type *type, const Type *old)
 {
+    int at = 0;
+    bool good = true;
+    for (int i = 0; i < type->rank; i++) {
+        at += at < old->rank && old->dim[at].name == s->m->batch;
+        if (type->dim[i].name != s->m->batch)
+            good &= type->dim[i].name == old->dim[at++].name;
+    }
+    return good;
+}
+
+static void order_op(SentOrder *s, Func *f, Op *op)
+{
+    const Value *x = op->args.count ? arg(op, 0) : NULL;
+    const Type *given = x ? map_get(&s->old, x) : NULL;
     if (info(op)->family == CONTROL)
         order_call(s, f, op);
     order_names(s, &op->attrs.order);
     if (!(info(op)->traits & FOLDS))
         order_dims(s, &op->attrs.dims);
-    else if (!are_nested(&arg(op, 0)->type, &op->attrs.over))
-        op->args.at[0] = in_order_of(s, f, op, arg(op, 0), map_get(old, arg(op, 0)));
+    const bool is_other =
+        given && (info(op)->traits & FOLDS ? !are_nested(&x->type, &op->attrs.over)
+                                           : info(op)->traits & POSITIONAL && !keeps_positions(s, &x->type, given));
+    if (is_other)
+        op->args.at[0] = in_order_of(s, f, op, arg(op, 0), given);
 }
 
 static void order_func(SentOrder *s, Func *f)
 {
-    Map old = { .arena = &s->m->arena };
     for (Op *op = f->first; op; op = op->next) {
-        order_op(s, f, op, &old);
+        order_op(s, f, op);
         const Type *types = infer_results(s->m, op);
         for (int i = 0; types && i < op->results.count; i++) {
-            Type *given = NEW(&s->m->arena, Type);
-            *given = op->results.at[i]->type;
-            map_put(&old, op->results.at[i], given);
+            note_type(s, op->results.at[i]);
             op->results.at[i]->type = types[i];
         }
     }
@@ -182,15 +208,24 @@ static void order_program(SentOrder *s, Func *f)
         f->results.at[i] = in_order_of(s, f, NULL, f->results.at[i], &given[i]);
 }
 
-/* Of a rule with `else`: has a rank several sequences, which messages are not cut into? */
+static bool is_of_inputs(const Module *m, Name dim)
+{
+    const Input *input = m->inputs;
+    while (input && (find_dim(&input->type, dim) < 0 || find_dim(&input->type, m->batch) < 0))
+        input = input->next;
+    return input;
+}
+
+/* Of a rule with `else`: has a rank several sequences, into which messages are not cut? */
 static bool packs(const Module *m, const ShardRule *rule)
 {
-    return rule->otherwise && m->axis_size[rule->axis] > 1 && rank_sequences(m) > 1 && batch_pieces(m, rule) == 1;
+    return rule->otherwise && m->batch && is_of_inputs(m, rule->otherwise) && m->axis_size[rule->axis] > 1 &&
+           rank_sequences(m) > 1 && batch_pieces(m, rule) == 1;
 }
 
 void order_sent(Module *m)
 {
-    SentOrder s = { .m = m, .visited.arena = &m->arena };
+    SentOrder s = { .m = m, .visited.arena = &m->arena, .old.arena = &m->arena };
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         if (packs(m, rule) && !has_name(&s.sent, rule->otherwise))
             add_name(&s.sent, rule->otherwise);

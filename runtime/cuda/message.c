@@ -53,10 +53,7 @@ static int count_parts(const Rt *rt)
     return count;
 }
 
-static int64_t tables_bytes(const Rt *rt)
-{
-    return rt_gpu_tables_bytes(rt->program->ncollectives, count_parts(rt));
-}
+static int64_t tables_bytes(const Rt *rt) { return rt_gpu_tables_bytes(rt->program->ncollectives, count_parts(rt)); }
 
 int64_t rt_gpu_message_bytes(const Rt *rt)
 {

@@ -114,6 +114,19 @@ def test_layout(model, mesh, zero, microbatch, compiled, reference, data, tmp_pa
     assert_same(read_log(tmp_path / "log"), reference(model, "fp32"), "fp32")
 
 
+def test_large_rows(compiled, data, tmp_path):
+    """Copies of weights of 1 MiB, and their gradients, are gathered and scattered where they lie, one by one, which would be packed in 4 MiB."""
+    sizes = ("-D", "embed=256", "-D", "heads=4", "-D", "seq=8")
+    one = compiled("gpt2", "c", SETTINGS, sizes)
+    start(one.command("--data", data, "--data-format", "bytes", "--steps", STEPS, "--log", "one"), tmp_path)
+    trainer = compiled("gpt2", "cuda", (("batch", 8), ("microbatch", 4)), ("--mesh", "dp=2", "--zero", 1, *sizes))
+    need = planned_bytes(trainer)
+    run(trainer, "dp=2", data, tmp_path, environment={"EMULATED_BYTES": str(need), "EMULATED_USED": "used"}.items())
+    assert IS_REAL or int((tmp_path / "used").read_text()) == need
+    assert json.loads((trainer.folder / "plan.json").read_text())["memory"]["messages"] < 4 << 20
+    assert_same(read_log(tmp_path / "log"), read_log(tmp_path / "one"), "fp32")
+
+
 @pytest.mark.parametrize("mesh,precision", some([("ep=1", "fp16"), ("dp=2,ep=2", "bf16")], 1))
 def test_empty_rows(mesh, precision, compiled, data, tmp_path):
     """Where at most half of the rows can be filled, products leave the others out: forward, and both gradients."""
