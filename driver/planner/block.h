@@ -98,7 +98,6 @@ typedef struct Pipeline {
     int64_t *copies;            /* by stage */
     RankCopies *of_stage;       /* by stage */
     RankCopies *held;           /* by rank */
-    RankCopies *most;           /* by rank: of one of its stages */
     RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
     int nfullest, *fullest;     /* ranks of which one needs most memory, without what is beside copies */
     int first, last;            /* the ranks of the first stage and of the last */

@@ -317,7 +317,6 @@ static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, con
         bytes.held[i] = zero ? zero->held[i] : 0;
         beside -= (bytes.held[i] + bytes.kept[FOR_BACKWARD][i]) * (double)w->copies[i];
     }
-    packed_by_zero(p, layout, bytes.packed);
     return p->beside + beside / (double)pipeline_ranks(p, layout) +
            (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

@@ -111,8 +111,7 @@ static void add_zero_tensor(Planner *p, const Splits *s, const Param *param, dou
                           .gradient = gradient,
                           .split = split_of_type(s, &param->type),
                           .is_repeated = strchr(param->path, '*') != NULL,
-                          .is_of_experts = is_of_experts(s, &param->type),
-                          .in_stages = in_stages_of(p, &param->type) };
+                          .is_of_experts = is_of_experts(s, &param->type) };
     for (int i = repeats_around(param); i < param->type.rank; i++) {
         const Dim *dim = &param->type.dim[i];
         tensor.dim[tensor.ndims] = dim->padded;
@@ -273,7 +272,6 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     }
     if (divided)
         memcpy(bytes.kept, divided->kept, sizeof bytes.kept);
-    packed_by_zero(p, layout, bytes.packed);
     return p->beside + whole / stages +
            (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

@@ -202,7 +202,7 @@ static bool read_model(Planner *p)
     if (p->parallel)
         p->rest = text_without(p->arena, &run->source, p->parallel);
     p->mixes = m->mixes;
-    p->packs = m->target->is_gpu;
+    p->is_gpu = m->target->is_gpu;
     bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
     good = good && read_away(p, m) && read_space(p, m);
     free_module(m);
@@ -301,9 +301,9 @@ static bool search_all_ranks(Planner *p, PlanResult *best)
 /* Bounds depend on it: what they know of the model is found again. */
 static bool offload_more(Planner *p, int away)
 {
-    Module m = { .target = p->packs ? &cuda_target : &c_target };
+    Module m = { .target = p->is_gpu ? &cuda_target : &c_target };
     p->away = (Way){ .away = away };
-    p->tier = p->packs ? ON_HOST : ON_DISK;
+    p->tier = p->is_gpu ? ON_HOST : ON_DISK;
     p->offload = way_text(p->arena, &m, &p->away);
     p->ntensors = 0;
     prepare_blocks(p);
@@ -318,7 +318,7 @@ static bool search_offloaded(Planner *p, int top, Answer *answer)
     const Options *o = p->run->options;
     const bool may = !answer->count && answer->tally.too_large > 0 && !p->offload && !o->offload && !o->exhaustive;
     Answer found = *answer;
-    if (!may || isnan(machine_tier(p->machine, p->packs ? ON_HOST : ON_DISK)))
+    if (!may || isnan(machine_tier(p->machine, p->is_gpu ? ON_HOST : ON_DISK)))
         return true;
     p->least_without = answer->least;
     p->tried_without = answer->tally.open > 0 ? answer->tally.compiled : 0;

@@ -114,8 +114,8 @@ typedef struct {
     struct MemoryCost *memory_cost;
     bool has_experts; /* to which tokens are dispatched */
     bool has_windows; /* of keys that attention sees: a ring leaves out turns */
-    bool packs;       /* messages into memory of their own, as on a GPU */
-    double beside;    /* bytes of a rank beside its arena, whatever the layout */
+    bool is_gpu;
+    double beside; /* bytes of a rank beside its arena, whatever the layout */
     int ntensors, tensor_room;
     struct ZeroTensor *tensor; /* zero_bound.c */
     Way away;                  /* what layouts offload: see away.c */
@@ -261,11 +261,11 @@ double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 /* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
 typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
-/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps; of a message that all copies of a stage are
- * packed for.  Where it is not known whether they are kept for the weights, too, those of FOR_BACKWARD are all.  first,
- * last: of the state that is on that stage, beside its copies; ends: that is on both of these. */
+/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
+ * for the weights, too, those of FOR_BACKWARD are all.  first, last: of the state that is on that stage, beside its
+ * copies; ends: that is on both of these. */
 typedef struct {
-    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], packed[MAX_REPEATS], first, last, ends;
+    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], first, last, ends;
 } CopyBytes;
 
 /* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
@@ -292,12 +292,10 @@ void state_away(const Planner *p, const PlanLayout *layout, double bytes[MAX_REP
 
 /* A tensor as zero sends it. */
 typedef struct ZeroTensor {
-    double weight, gradient;           /* bytes of messages, of all that are alike */
-    double most_weight, most_gradient; /* of one of them */
-    unsigned split;                    /* the axes that split it, as bits */
-    bool is_repeated;                  /* there is one for each copy of a repeat */
-    bool is_of_experts;                /* to which tokens are dispatched */
-    int in_stages;                     /* of the copies that stages share: the number of the repeat + 1; else 0 */
+    double weight, gradient; /* bytes of messages, of all that are alike */
+    unsigned split;          /* the axes that split it, as bits */
+    bool is_repeated;        /* there is one for each copy of a repeat */
+    bool is_of_experts;      /* to which tokens are dispatched */
     int ndims;
     int64_t dim[MAX_RANK];        /* sizes, but of dims that count copies */
     unsigned dim_split[MAX_RANK]; /* the axes that split each */
@@ -310,10 +308,6 @@ typedef struct {
     double seconds;
     PlaceTime sent;
 } StepBound;
-
-/* Bytes of a copy of each repeat that stages share, in the largest message that all copies of a stage are packed for.
- */
-void packed_by_zero(const Planner *p, const PlanLayout *layout, double bytes[MAX_REPEATS]);
 
 /* With the layout's zero a step takes that long, at least; with any that fits, and the least memory of any. */
 double seconds_with_zero(const Planner *p, const PlanLayout *layout, const StepBound *without);

@@ -184,15 +184,12 @@ static void count_copies(Planner *p, Pipeline *pipeline)
     const RankCopies *of_stage = pipeline->of_stage =
         copies_by_repeat(p->arena, stage_weights(p, pipeline->recompute), pipeline);
     pipeline->held = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
-    pipeline->most = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
         pipeline->kept[kind] = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int rank = 0; rank < pipeline->ranks; rank++)
         for (int chunk = 0; chunk < pipeline->chunks; chunk++) {
             const int stage = stage_on_rank(s, rank, chunk);
             add_copies(&pipeline->held[rank], &of_stage[stage], 1);
-            for (int i = 0; i < MAX_REPEATS; i++)
-                pipeline->most[rank].copies[i] = fmax(pipeline->most[rank].copies[i], of_stage[stage].copies[i]);
             for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
                 add_copies(&pipeline->kept[kind][rank], &of_stage[stage],
                            in_flight(s, rank, stage, made[kind], read[kind]));
@@ -210,7 +207,6 @@ static bool has_no_more(const Pipeline *pipeline, int rank, const Pipeline *than
     bool good = true;
     for (int i = 0; i < MAX_REPEATS; i++) {
         good &= pipeline->held[rank].copies[i] <= than->held[other].copies[i];
-        good &= pipeline->most[rank].copies[i] <= than->most[other].copies[i];
         for (int kind = 0; kind < N_KEPT; kind++)
             good &= copies_kept(pipeline, kind, rank, i) <= copies_kept(than, kind, other, i);
     }
@@ -309,15 +305,6 @@ static double bytes_of(const StageWeights *w, const RankCopies *copies, const do
     return sum;
 }
 
-/* Of the largest message of several copies of a repeat: of one, it need not be packed. */
-static double bytes_packed(const StageWeights *w, const RankCopies *most, const double *bytes)
-{
-    double largest = 0;
-    for (int i = 0; i < w->repeats; i++)
-        largest = fmax(largest, most->copies[i] > 1 ? most->copies[i] * bytes[i] : 0);
-    return largest;
-}
-
 /* Of the state that is beside copies. */
 static double bytes_at_ends(const Pipeline *pipeline, int rank, const CopyBytes *bytes)
 {
@@ -327,19 +314,15 @@ static double bytes_at_ends(const Pipeline *pipeline, int rank, const CopyBytes 
 
 static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
 {
-    RankCopies all = { 0 };
     double sum = 0;
-    for (int i = 0; i < w->repeats; i++) {
-        all.copies[i] = (double)w->copies[i];
-        sum += all.copies[i] * (bytes->held[i] + bytes->kept[FOR_BACKWARD][i]);
-    }
-    return sum + bytes_packed(w, &all, bytes->packed);
+    for (int i = 0; i < w->repeats; i++)
+        sum += (double)w->copies[i] * (bytes->held[i] + bytes->kept[FOR_BACKWARD][i]);
+    return sum;
 }
 
 static double bytes_on_rank(const StageWeights *w, const Pipeline *pipeline, int rank, const CopyBytes *bytes)
 {
     double all = bytes_of(w, &pipeline->held[rank], bytes->held) + bytes_at_ends(pipeline, rank, bytes);
-    all += bytes_packed(w, &pipeline->most[rank], bytes->packed);
     for (int kind = 0; kind < N_KEPT; kind++)
         all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
     return all;

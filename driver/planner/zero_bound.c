@@ -8,7 +8,7 @@
 static bool is_alike(const ZeroTensor *a, const ZeroTensor *b)
 {
     return a->split == b->split && a->is_repeated == b->is_repeated && a->is_of_experts == b->is_of_experts &&
-           a->in_stages == b->in_stages && a->ndims == b->ndims && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+           a->ndims == b->ndims && memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
            memcmp(a->dim_split, b->dim_split, sizeof a->dim_split) == 0;
 }
 
@@ -17,8 +17,6 @@ void note_zero_tensor(Planner *p, const ZeroTensor *tensor)
     for (int i = 0; i < p->ntensors; i++)
         if (is_alike(&p->tensor[i], tensor)) {
             p->tensor[i].weight += tensor->weight, p->tensor[i].gradient += tensor->gradient;
-            p->tensor[i].most_weight = fmax(p->tensor[i].most_weight, tensor->weight);
-            p->tensor[i].most_gradient = fmax(p->tensor[i].most_gradient, tensor->gradient);
             return;
         }
     if (p->ntensors == p->tensor_room) {
@@ -27,9 +25,7 @@ void note_zero_tensor(Planner *p, const ZeroTensor *tensor)
             grown[i] = p->tensor[i];
         p->tensor = grown;
     }
-    p->tensor[p->ntensors] = *tensor;
-    p->tensor[p->ntensors].most_weight = tensor->weight;
-    p->tensor[p->ntensors++].most_gradient = tensor->gradient;
+    p->tensor[p->ntensors++] = *tensor;
 }
 
 /* --- Ranks ----------------------------------------------------------------------------------------------------- */
@@ -132,25 +128,6 @@ static Sent *sent_along(Sent *sent, int *count, unsigned axes)
     if (i == *count)
         sent[(*count)++] = (Sent){ .axes = axes };
     return &sent[i];
-}
-
-/* What a message reduces or gathers once a step, of several copies, is not contiguous for each rank: on a GPU it is
- * packed.  Each message of a group has the same memory. */
-void packed_by_zero(const Planner *p, const PlanLayout *layout, double bytes[MAX_REPEATS])
-{
-    const bool sums_once = layout->zero == 1 && micro_batches(p, layout) > 1;
-    const bool gathers_once = layout->zero == 1 || layout->zero == 2;
-    for (int i = 0; i < p->ntensors && p->packs && gathers_once && !p->offload; i++) {
-        const ZeroTensor *t = &p->tensor[i];
-        const unsigned all = zero_axes(p, t), along = batch_axes(p, t);
-        if (!t->in_stages || !is_splittable(p, layout, t) || ranks_on_axes(p, layout, all) == 1)
-            continue;
-        const double copies = (double)stage_weights(p, RECOMPUTE_NONE)->copies[t->in_stages - 1];
-        const double share = 1 / (double)ranks_on_axes(p, layout, t->split) / copies;
-        const bool sums = sums_once && ranks_on_axes(p, layout, along) > 1;
-        const double summed = sums ? t->most_gradient / (double)ranks_on_axes(p, layout, all & ~along) : 0;
-        bytes[t->in_stages - 1] = fmax(bytes[t->in_stages - 1], share * fmax(t->most_weight, summed));
-    }
 }
 
 /* For which the ranks send what zero splits, as the mean of all stages. */
