@@ -9,7 +9,7 @@ Here a mask is a function of an element's place in the whole tensor.  Planted: t
 """
 from conftest import STEPS, is_same
 
-OWN_PLACE = "trainer.c", r"/_i_at = /s/offset_\w+\.first|\w+_of_\w+|rt_coordinate\([^)]*\)/0/g"
+OWN_PLACE = "trainer.c", r"/_i_at =/,/;/s/offset_\w+\.first|\w+_of_\w+|rt_coordinate\([^)]*\)/0/g"
 
 
 def test_right(compiled, train, alone):
