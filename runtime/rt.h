@@ -92,6 +92,7 @@ typedef struct {
     int64_t step;          /* in, i32: the number of the step, from 0 */
     int64_t lr;            /* in, f32: learning rate of this step */
     int64_t pending;       /* in, i32: 1 if the step before has left its update: see RtProgram.finish */
+    int64_t position;      /* in, i32: that of which a prediction has the logits */
     int64_t key;           /* in, i32: dropout's key, a hash of (seed, step) */
     int64_t loss;          /* out, f32: mean over the whole batch; of an evaluation, this call's share of it */
     int64_t grad_norm;     /* out, f32: before clipping */
@@ -144,8 +145,7 @@ typedef struct {
     const RtKinds *kinds; /* of the arena while it runs; NULL: all ranks are alike */
     RtScalars scalars;
     int64_t micro, batch, seq; /* of its inputs, over all ranks: sequences a call = micro * batch */
-    int64_t logits;            /* predict only: offset in bytes of f32 [batch, seq, vocab] */
-    int64_t logits_stride;     /* predict only: elements between two positions */
+    int64_t logits;            /* predict only: offset in bytes of f32 [batch, vocab] */
     const RtTensor *results;   /* outputs only: [sequences, dims...], of which a rank has this part */
     int nresults;
     const RtTotal *totals; /* of eval and step */

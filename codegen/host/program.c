@@ -183,6 +183,7 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
         { "lr", integer_text(m, place_fed(f, PORT_LEARNING_RATE)) },
         { "key", integer_text(m, place_fed(f, PORT_DROPOUT_KEY)) },
         { "pending", integer_text(m, place_fed(f, PORT_PENDING)) },
+        { "position", integer_text(m, place_fed(f, PORT_POSITION)) },
         { "loss", integer_text(m, place_of(result_for(f, PORT_LOSS))) },
         { "grad_norm", integer_text(m, place_of(result_for(f, PORT_GRADIENT_NORM))) },
         { "loss_scale", integer_text(m, place_fed(f, PORT_LOSS_SCALE)) },
@@ -192,16 +193,6 @@ static void write_scalars(Module *m, const Func *f, FILE *out)
     fputs("        .scalars = {\n", out);
     write_fields(12, fields, out);
     fputs("        },\n", out);
-}
-
-/* Elements between the logits of two positions: the stride of the sequence's dim. */
-static int64_t logits_stride(Module *m, const Func *f)
-{
-    const Value *logits = result_for(f, PORT_LOGITS);
-    for (int i = 0; i < logits->type.rank; i++)
-        if (logits->type.dim[i].name != m->batch && logits->type.dim[i].name != m->vocab)
-            return logits->storage->stride[i];
-    return 0;
 }
 
 /* What a function leaves for the trainer: how many labels count in each mean; from an evaluation also the divisor that
@@ -269,7 +260,6 @@ static void write_function(Host *h, FuncRole role, FILE *out)
         { "batch", integer_text(m, shape.batch) },
         { "seq", integer_text(m, shape.seq) },
         { "logits", integer_text(m, place_of(result_for(f, PORT_LOGITS))) },
-        { "logits_stride", integer_text(m, role == PREDICT ? logits_stride(m, f) : 0) },
         { "results", role == OUTPUTS ? "results" : NULL },
         { "nresults", role == OUTPUTS ? integer_text(m, f->results.count) : NULL },
         { NULL, NULL },

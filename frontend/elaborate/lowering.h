@@ -37,9 +37,10 @@ struct Body {
     Map names;                /* of all these and of the results of ops: name -> anything */
     Value *key;               /* of dropout; NULL until needed; of a run, that of the copy in lowering, and of all: */
     Values keys;
-    int *numbers;  /* ... of these copies */
-    Value *round;  /* of a repeat: the number of the copy; NULL until needed */
-    Value *origin; /* of the model; NULL until needed */
+    int *numbers;    /* ... of these copies */
+    Value *round;    /* of a repeat: the number of the copy; NULL until needed */
+    Value *origin;   /* of the model; NULL until needed */
+    Value *position; /* of a prediction */
 };
 
 /* Copies first, first + 1, ... of a repeat that numbers them, which have `bodies` of their own, and in later turns the

@@ -201,6 +201,7 @@ void finish_frame(Lower *l, Body *frame)
         push_fed(l, frame, params, frame->keys.at[i]);
     push_fed(l, frame, params, frame->round);
     push_fed(l, frame, params, frame->origin);
+    push_fed(l, frame, params, frame->position);
     push_all(l, params, &frame->totals);
     if (!frame->outer)
         push_all(l, params, &frame->params);

@@ -154,19 +154,10 @@ static Value *lower_statements(Lower *l)
 
 /* --- Its functions ------------------------------------------------------------------------------ */
 
-/* Logits in the order for the trainer: [batch, S, vocab]. */
-static Value *logits_in_order(Lower *l)
-{
-    Type order = longest_input(l->m)->type;
-    const Value *logits = l->now.logits;
-    order.dim[order.rank++] = logits->type.dim[find_dim(&logits->type, l->m->vocab)];
-    return reorder(l, l->now.logits, &order);
-}
-
 static void take_results(Lower *l, Func *f, Value *loss)
 {
     if (l->role == PREDICT)
-        add_result(l->m, f, logits_in_order(l), (Port){ .kind = PORT_LOGITS });
+        add_result(l->m, f, predicted_logits(l), (Port){ .kind = PORT_LOGITS });
     else if (l->role == OUTPUTS)
         take_outputs(l, f);
     else if (l->role != TOTALS && loss)

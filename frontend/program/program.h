@@ -12,6 +12,9 @@ void shrink_sizes(Lower *l);      /* for verification, if they are large */
 
 Func *lower_model(Lower *l, FuncRole role);
 
+/* predict.c: the result of PREDICT. */
+Value *predicted_logits(Lower *l);
+
 /* outputs.c: a statement `output`; the results of OUTPUTS; and of that function, which was lowered last, reports what
  * is no value of a record alone, and parameters that MODEL does not train. */
 void lower_output(Lower *l, const Ast *ast);

@@ -96,6 +96,8 @@ static bool verify_vocab(Module *m)
                      f ? f->name : "");
     if (f && (f->results.count != 1 || find_dim(&f->results.at[0]->type, m->vocab) < 0))
         return WRONG(m, f->loc, "@%s returns logits along '%s'", f->name, m->vocab);
+    if (f && !param_for(f, PORT_POSITION, NULL))
+        return WRONG(m, f->loc, "@%s has no parameter for the position of its logits", f->name);
     return true;
 }
 

@@ -73,12 +73,12 @@ static int32_t predict(RtRun *run, const int32_t *text, int64_t length, uint32_t
     int64_t seen = length < f->seq ? length : f->seq;
     fill(&run->rt, f, text + length - seen, seen);
     rt_set_scalars(run, &f->scalars);
+    rt_set_position(run, seen - 1);
     rt_run(&run->rt, f);
     const int vocab = (int)run->rt.program->vocab;
     float *logits = rt_allocate(vocab, sizeof *logits);
     Choice *choices = rt_allocate(vocab, sizeof *choices);
-    rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits) + 4 * (seen - 1) * f->logits_stride,
-                vocab * (int64_t)sizeof *logits);
+    rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits), vocab * (int64_t)sizeof *logits);
     for (int i = 0; i < vocab; i++)
         choices[i] = (Choice){ .logit = (double)logits[i], .token = i };
     const RtOptions *o = &run->options;

@@ -34,6 +34,12 @@ void rt_set_scalars(RtRun *run, const RtScalars *scalars)
     put(run, scalars->pending, &pending);
 }
 
+void rt_set_position(RtRun *run, int64_t position)
+{
+    const int32_t number = (int32_t)position;
+    put(run, run->rt.program->predict.scalars.position, &number);
+}
+
 void rt_finish_update(RtRun *run)
 {
     if (run->is_pending)

@@ -120,6 +120,7 @@ void rt_begin_step(RtRun *run);
 
 /* Writes the input scalars of a function before it runs. */
 void rt_set_scalars(RtRun *run, const RtScalars *scalars);
+void rt_set_position(RtRun *run, int64_t position);  /* of a prediction */
 void rt_set_totals(RtRun *run, const RtFunction *f); /* run->totals, for an evaluation */
 
 /* The f32 result of a function at its `offset`; NAN if it has none (-1). */
