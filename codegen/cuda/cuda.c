@@ -6,7 +6,6 @@
 #include "cuda_library.h"
 #include "cuda_row.h"
 #include "cuda_sums.h"
-#include "host/host.h"
 #include "map.h"
 #include "stages.h"
 #include "templates.h"

@@ -34,6 +34,10 @@ extern const Target cuda_target;
 /* Bytes of scratch of such a call, from types only. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
+/* Bytes of one tensor's message that a GPU copies into a contiguous message before it is sent, and out of one after it
+ * has arrived, since a tensor does not have them in one piece: codegen/host/message.c. */
+int64_t nccl_packed_bytes(Module *m, const Op *op);
+
 /* Attention: the largest head that the tiles of the runtime's kernels support. */
 enum { CUDA_LARGEST_HEAD = 256 };
 

@@ -16,10 +16,6 @@ int64_t product_space(const Module *m);
 /* And for transfers from and to other tiers of memory. */
 int64_t transfer_space(const Module *m);
 
-/* Bytes of one tensor's message that a GPU copies into a contiguous message before it is sent, and out of one after it
- * has arrived, since a tensor does not have them in one piece. */
-int64_t nccl_packed_bytes(Module *m, const Op *op);
-
 typedef struct {
     const char *plan;        /* plan.json, which the trainer can print */
     const char *version;     /* of mpc */

@@ -34,7 +34,8 @@ typedef struct {
     int32_t predict_tokens[SEQ];
     int32_t step, key;
     float lr, loss, norm, eval_loss;
-    float logits[SEQ][PADDED];
+    int32_t position;
+    float logits[PADDED];
 } Arena;
 
 #define AT(field) offsetof(Arena, field)
@@ -164,8 +165,7 @@ static void evaluate(Rt *rt, char *arena)
 static void predict(Rt *rt, char *arena)
 {
     Arena *a = (Arena *)(void *)arena;
-    for (int s = 0; s < SEQ; s++)
-        logits_of(a, a->predict_tokens[s], 1, a->logits[s]);
+    logits_of(a, a->predict_tokens[a->position], 1, a->logits);
 }
 
 #define SIZES(...) .size = { __VA_ARGS__ }, .padded = { __VA_ARGS__ }
@@ -265,36 +265,33 @@ int main(int argc, char **argv)
                   step_inputs,
                   2,
                   NULL,
-                  { AT(step), AT(lr), -1, AT(key), AT(loss), AT(norm), -1, -1 },
+                  { AT(step), AT(lr), -1, -1, AT(key), AT(loss), AT(norm), -1, -1 },
                   MICRO,
                   BATCH,
                   SEQ,
                   -1,
-                  0,
                   NULL,
                   0 },
         .eval = { evaluate,
                   eval_inputs,
                   2,
                   NULL,
-                  { -1, -1, -1, -1, AT(eval_loss), -1, -1, -1 },
+                  { -1, -1, -1, -1, -1, AT(eval_loss), -1, -1, -1 },
                   1,
                   EVAL_BATCH,
                   SEQ,
                   -1,
-                  0,
                   NULL,
                   0 },
         .predict = { predict,
                      predict_inputs,
                      1,
                      NULL,
-                     { -1, -1, -1, -1, -1, -1, -1, -1 },
+                     { -1, -1, -1, AT(position), -1, -1, -1, -1, -1 },
                      1,
                      1,
                      SEQ,
                      AT(logits),
-                     PADDED,
                      NULL,
                      0 },
         .create = create,
