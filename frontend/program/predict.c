@@ -47,6 +47,7 @@ static Value *at_position(Pick *p, Value *value)
         for (int i = 0; i < op->args.count; i++)
             args[i] = at_position(p, arg(op, i));
         own = result(clone_op(&p->l->b, op, args));
+        own->name = value == p->l->now.logits ? value->name : fresh_name(p->l->m); /* others may be read elsewhere */
     } else {
         own = BUILD(&p->l->b, OP_gather, ((Attrs){ .dim = p->dim }), value, p->position);
     }
