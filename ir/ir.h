@@ -374,7 +374,8 @@ enum {
     ROUNDS = 1 << 24,   /* to the numbers of a narrower dtype */
     CARRIES = 1 << 25,  /* from one tier of memory to another */
     GOES_ON = 1 << 26,  /* what it sums up is added to its third operand, if it has one: see sum_before */
-    JOINS = 1 << 27     /* its operands lie in its result, or are copied there: see lies_in_place() */
+    JOINS = 1 << 27,    /* its operands lie in its result, or are copied there: see lies_in_place() */
+    IS_EXP = 1 << 28    /* of a difference it is a quotient, exp(a - b) = exp(a) / exp(b): see kernel/phases.c */
 };
 
 typedef struct {
@@ -408,7 +409,6 @@ static inline Value *sum_before(const Op *op)
     return info(op)->traits & GOES_ON && op->args.count == 3 ? op->args.at[2] : NULL;
 }
 static inline bool is_any_number(const Value *value) { return value->def && info(value->def)->traits & WEAK; }
-
 static inline bool is_number(const Value *value, double number)
 {
     return is_any_number(value) && value->def->attrs.value == number;

@@ -197,6 +197,7 @@ const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const c
         const char *own = i ? arena_text(&m->arena, "%s_%d", name, i + 1) : name;
         mark_wanted(p->k, p->has);
         plan_threads(p);
+        plan_phases(k, reads_rows_again(p));
         if (i)
             fputc('\n', out);
         write_launch(p, own, out);

@@ -86,6 +86,7 @@ int64_t packs_of(const Launch *p, DimSet dims);
 int64_t items_of(const Launch *p); /* rows, or packs that threads have for themselves */
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
 bool has_wide_sums(const Launch *p);
+bool reads_rows_again(const Launch *p); /* in each phase, in packs */
 char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body);
 char *each_element(const Launch *p, bool to_the_end, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }

@@ -26,12 +26,16 @@ static char *pack_type(const Launch *p, const char *element)
 
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
-static void write_pack_loads(const Launch *p, const Step *loop, FILE *out)
+/* Each array once; of a loop in several over the pack, what these load. */
+static void write_pack_loads(const Launch *p, const Step *loop, bool *is_loaded, FILE *out)
 {
     for (const Step *step = loop->body; step; step = step->next) {
-        const int array = step->node->array;
-        if (step->kind != STEP_LOAD || p->in_registers[array] || !is_pack_of(p, array))
+        if (step->kind == STEP_LOOP)
+            write_pack_loads(p, step, is_loaded, out);
+        const int array = step->kind == STEP_LOAD ? step->node->array : -1;
+        if (array < 0 || is_loaded[array] || p->in_registers[array] || !is_pack_of(p, array))
             continue;
+        is_loaded[array] = true;
         const char *type = pack_type(p, element_type(step->node->value->type.dtype));
         if (p->in_shared[array])
             FILL(out, "const $type $to = rt_load_pack<$width>($from + $pack * $width);\n", { "type", type },
@@ -98,15 +102,20 @@ static void print_store(Launch *p, const Step *step, FILE *out)
 /* Packs of results, before and after the loop over their elements. */
 static void write_result_packs(const Launch *p, const Step *loop, FILE *out)
 {
-    for (const Step *step = loop->body; step; step = step->next)
+    for (const Step *step = loop->body; step; step = step->next) {
+        if (step->kind == STEP_LOOP)
+            write_result_packs(p, step, out);
         if (step->kind == STEP_STORE && is_pack_of(p, array_of_result(p, step->sink)))
             FILL(out, "$type $pack;\n", { "type", pack_type(p, local_type(step->node->value->type.dtype)) },
                  { "pack", p->pack_name[array_of_result(p, step->sink)] });
+    }
 }
 
 static void write_pack_stores(const Launch *p, const Step *loop, FILE *out)
 {
     for (const Step *step = loop->body; step; step = step->next) {
+        if (step->kind == STEP_LOOP)
+            write_pack_stores(p, step, out);
         const int array = step->kind == STEP_STORE ? array_of_result(p, step->sink) : -1;
         if (array < 0 || !is_pack_of(p, array))
             continue;
@@ -128,6 +137,19 @@ static void print_start(Launch *p, const Step *step, FILE *out)
     }
     step->node->text = step->node->name;
     write_start(step->node->name, step->node, out);
+    if (!step->node->is_online)
+        return;
+    step->node->base = new_identifier(&p->k->names, arena_text(&p->k->m->arena, "%s_base", step->node->name));
+    FILL(out, "float $base = RT_LEAST;\n", { "base", step->node->base });
+}
+
+/* In the steps that follow, what has been the maximum so far stands for it. */
+static void print_rescale(Launch *p, const Step *step, FILE *out)
+{
+    (void)p;
+    FILL(out, "rt_rescale($sum, $base, $most);\n", { "sum", step->node->name }, { "base", step->node->base },
+         { "most", step->operand->name });
+    step->operand->text = step->node->base;
 }
 
 static void print_add(Launch *p, const Step *step, FILE *out)
@@ -141,7 +163,8 @@ static void print_add(Launch *p, const Step *step, FILE *out)
     fputs(guarded(p, first_only(p, step), close_text(&p->k->m->arena, &add)), out);
 }
 
-/* Combines the partial sums of a row's lanes into the sum, in every thread.  If a block computes one row after another,
+/* Combines the partial sums of a row's lanes into the sum, in every thread; of one with a base, those relative to the
+ * maximum of the row, which has been combined. If a block computes one row after another,
  * rows alternate between two halves of shared memory, which needs only one barrier. */
 static void combine_lanes(Launch *p, const Step *step, FILE *out)
 {
@@ -152,6 +175,11 @@ static void combine_lanes(Launch *p, const Step *step, FILE *out)
         const Node *node = add->node;
         if (add->kind != STEP_ADD || add->sink)
             continue;
+        if (node->is_online) {
+            FILL(out, "$name *= expf($base - $most);\n", { "name", node->name }, { "base", node->base },
+                 { "most", node->most->name });
+            node->most->text = node->most->name;
+        }
         FILL(out, "$name = rt_warp<$functor>($name);\n", { "name", node->name }, { "functor", functor_of(node) });
         const char *parts = new_identifier(&k->names, arena_text(&k->m->arena, "%s_parts", node->name));
         const char *type = local_type(node->value->type.dtype);
@@ -189,13 +217,14 @@ static char *body_text(Launch *p, const Step *loop)
 static void write_pack(Launch *p, const void *context, FILE *out)
 {
     const Step *loop = context;
-    write_pack_loads(p, loop, out);
+    const bool in_parts = loop->body && loop->body->kind == STEP_LOOP;
+    write_pack_loads(p, loop, NEW_ARRAY(&p->k->m->arena, bool, p->k->narrays), out);
     write_result_packs(p, loop, out);
     char *lines = body_text(p, loop);
     bool in_registers = false;
     for (int i = 0; i < p->k->narrays; i++)
         in_registers |= p->in_registers[i];
-    bool in_packs = p->vector && (p->width > 1 || in_registers || p->iterations);
+    bool in_packs = !in_parts && p->vector && (p->width > 1 || in_registers || p->iterations);
     fputs(in_packs ? each_element(p, true, lines) : lines, out);
     write_pack_stores(p, loop, out);
 }
@@ -240,6 +269,8 @@ static void print_loop(Launch *p, const Step *step, FILE *out)
     const char *once = step->dims || step->runner == BY_BLOCKS ? "" : body_text(p, step);
     if (step->runner == BY_BLOCKS)
         print_items(p, step, out);
+    else if (step->runner == BY_PACK)
+        fputs(each_element(p, true, body_text(p, step)), out);
     else if (*once)
         fputs(guarded(p, p->mapping == MAP_ROWS ? "lane == 0" : "", once), out);
     else if (step->dims && p->mapping == MAP_ROWS)
@@ -252,6 +283,7 @@ static PrintStep *const print[N_STEP_KINDS] = {
     [STEP_LOAD] = print_load,       [STEP_LET] = print_value,   [STEP_ROOM] = write_shared_rows,
     [STEP_KEEP] = write_kept_rows,  [STEP_START] = print_start, [STEP_ADD] = print_add,
     [STEP_COMBINE] = print_combine, [STEP_STORE] = print_store, [STEP_LOOP] = print_loop,
+    [STEP_RESCALE] = print_rescale,
 };
 
 void print_launch_steps(Launch *p, const Step *steps, FILE *out)

@@ -302,6 +302,11 @@ static void plan_point_threads(Launch *p)
     p->blocks = blocks_of_items(p);
 }
 
+bool reads_rows_again(const Launch *p)
+{
+    return p->mapping == MAP_ROWS && !p->iterations && !p->shared && p->width > 1;
+}
+
 static const char *index_type(const RowKernel *k)
 {
     for (int i = 0; i < k->nnodes; i++)

@@ -124,7 +124,7 @@ void plan_sharing(RowKernel *k)
             in->shared = out->shared = true;
             /* Delays the store until after the last read of this row. */
             if (k->by_rows && !sink->operand && sink->node->dims & k->inner)
-                sink->phase = k->nphases - 1;
+                sink->is_late = true, sink->phase = k->nphases - 1;
         }
     if (!order_regions(k))
         error_at(k->m->diags, (Where){ .at = k->call->loc },

@@ -3,7 +3,7 @@
  * The kernel's space is the union of the dims of its values, without dims of one element.  The outputs of a kernel are
  * its sinks: stored results, and column sums.  Sinks of the same dims share one loop nest, a Region.  If there are row
  * reductions, a row (the inner dims at one index of the outer ones) is traversed several times, once in each phase:
- * phase p computes values that depend on reductions of earlier phases.
+ * phase p computes values that depend on reductions of earlier phases (phases.c).
  *
  * Work is divided as a function of sizes only, so results are the same for any number of threads.
  */
@@ -68,6 +68,9 @@ typedef struct Node {
     DimSet dims;
     int phase;           /* the first phase in which it can be computed */
     bool is_reduction;   /* of a row: its text is an accumulator */
+    struct Node *most;   /* of a sum of exp(x - most), with `most` the maximum of the same x: that; else NULL */
+    bool is_online;      /* it is added up in the phase that finds `most`, with what is the most so far, its base */
+    const char *base;    /* the name of that */
     bool is_column;      /* a column reduction: no text at all, it is a sink */
     bool is_read;        /* by an op of the kernel */
     bool is_wanted;      /* by a sink of the present region */
@@ -87,6 +90,7 @@ typedef struct {
     Node *node;    /* the value that is stored, or the column reduction */
     Node *operand; /* of a column reduction, else NULL */
     int phase, region;
+    bool is_late;      /* stored in the last phase: what it is stored over is read until then */
     int64_t at;        /* column sums: offset of their blocks in scratch, in elements; -1: not in scratch */
     const char *name;  /* column sums: of the array of sums, or of the one sum */
     const char *parts; /* of an array with the one sum of each block */
@@ -148,6 +152,11 @@ void name_arrays(RowKernel *k);
 const char *name_dim(RowKernel *k, int dim);
 void name_values(RowKernel *k);
 void name_sums(RowKernel *k, Sink *column);
+
+/* phases.c: the phase of each value, in as few as there can be.  online: with sums that are added up beside their
+ * maximum, if that makes fewer; no value is kept for later phases. */
+void plan_phases(RowKernel *k, bool online);
+void find_most(RowKernel *k); /* of all sums */
 
 /* plan.c: the part of the plan that depends on types. */
 RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call);

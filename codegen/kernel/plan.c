@@ -1,4 +1,4 @@
-/* plan.c -- phases and loop nests of a row kernel: the part of the plan that depends on types. */
+/* plan.c -- values and loop nests of a row kernel: the part of the plan that depends on types. */
 #include "kernel.h"
 
 #include <string.h>
@@ -140,11 +140,9 @@ static void classify(RowKernel *k)
             error_at(k->m->diags, (Where){ .at = node->op->loc },
                      "internal: '%s' is a reduction that kernel '%s' cannot compute in rows along its inner dims",
                      node->value->name, k->f->name);
-        for (int j = 0; node->op && j < node->op->args.count; j++) {
-            int phase = node->operand[j]->phase + node->is_reduction;
-            node->phase = phase > node->phase ? phase : node->phase;
-        }
     }
+    find_most(k);
+    plan_phases(k, false);
 }
 
 /* Outer dims first, otherwise keeping the order. */
@@ -192,23 +190,10 @@ static void find_sinks(RowKernel *k)
         DimSet dims = k->by_rows ? (from->dims & ~k->inner) | k->inner : from->dims;
         if (k->by_rows && !from->phase && !(from->dims & k->inner))
             dims = from->dims; /* not part of any row */
-        Sink sink = { .result = i, .node = node, .operand = operand, .phase = from->phase, .at = -1 };
+        Sink sink = { .result = i, .node = node, .operand = operand, .at = -1 };
         sink.region = find_region(k, dims);
         k->region[sink.region].has_columns |= operand != NULL;
         k->sink[k->nsinks++] = sink;
-    }
-}
-
-static void count_phases(RowKernel *k)
-{
-    k->nphases = 1;
-    for (int i = 0; i < k->nnodes; i++)
-        if (k->node[i].is_reduction && k->node[i].phase > k->nphases)
-            k->nphases = k->node[i].phase;
-    for (int i = 0; i < k->nsinks; i++) {
-        const Node *from = k->sink[i].operand ? k->sink[i].operand : k->sink[i].node;
-        if (from->dims & k->inner && k->sink[i].phase + 1 > k->nphases)
-            k->nphases = k->sink[i].phase + 1;
     }
 }
 
@@ -225,6 +210,6 @@ RowKernel *plan_row_kernel(Module *m, const Func *kernel, const Op *call)
     find_values(k);
     classify(k);
     find_sinks(k);
-    count_phases(k);
+    plan_phases(k, false);
     return k;
 }

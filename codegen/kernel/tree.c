@@ -9,6 +9,7 @@ typedef struct {
     DimSet dims;     /* ... and those of them that the loops have; 0: none, after all phases */
     bool is_shared;  /* by values of any of these dims */
     int phase;
+    bool is_first, is_last; /* of the loops over a pack: in the first, sums of the phase that others wait for */
 } Nest;
 
 /* --- Steps ---------------------------------------------------------------------------------------- */
@@ -58,20 +59,21 @@ void mark_wanted(RowKernel *k, const bool has[])
 /* A row reduction of the phase. */
 static bool is_summed(const Nest *n, const Node *node)
 {
-    return node->is_reduction && node->is_wanted && node->phase == n->phase + 1 && go_through(n, node->operand[0]);
+    return node->is_reduction && node->is_wanted && node->phase == n->phase + 1 && go_through(n, node->operand[0]) &&
+           (node->is_online ? n->is_last : n->is_first);
 }
 
 /* Stored, or added to a column, element by element. */
 static bool is_drained(const Nest *n, int sink)
 {
     const Sink *s = &n->k->sink[sink];
-    return n->has[sink] && (!n->dims || s->phase == n->phase) && go_through(n, source_of(s));
+    return n->is_last && n->has[sink] && (!n->dims || s->phase == n->phase) && go_through(n, source_of(s));
 }
 
 /* Stored for later phases in memory of its own. */
 static bool is_first_kept(const Nest *n, const Node *node)
 {
-    return node->kept_from == n->phase && node->kept_array < 0 && node->is_wanted && go_through(n, node);
+    return n->is_last && node->kept_from == n->phase && node->kept_array < 0 && node->is_wanted && go_through(n, node);
 }
 
 static bool is_kept(const Nest *n, const Node *node) { return node->kept_from >= 0 && node->kept_from < n->phase; }
@@ -160,10 +162,40 @@ static void add_body(Steps *to, const Nest *n)
     add_sinks(to, n);
 }
 
+static bool has_online(const Nest *n)
+{
+    bool any = false;
+    for (const Node *node = n->k->node; node < n->k->node + n->k->nnodes; node++)
+        any |= node->is_online && is_summed(n, node);
+    return any;
+}
+
+/* The loops over a pack: the first finds the maxima of which the second subtracts what they are so far. */
+static void add_packs(Steps *to, const Nest *n, Step row)
+{
+    Nest first = *n, last = *n;
+    first.is_last = last.is_first = false;
+    Steps row_body = add_loop(to, row);
+    const Step pack = { .dims = n->dims, .runner = BY_PACK };
+    Steps maxima = add_loop(&row_body, pack);
+    add_body(&maxima, &first);
+    for (Node *node = n->k->node; node < n->k->node + n->k->nnodes; node++)
+        if (node->is_online && is_summed(n, node))
+            add_step(&row_body, (Step){ .kind = STEP_RESCALE, .node = node, .operand = node->most });
+    Steps sums = add_loop(&row_body, pack);
+    add_body(&sums, &last);
+    add_step(to, (Step){ .kind = STEP_COMBINE, .loop = maxima.loop });
+    add_step(to, (Step){ .kind = STEP_COMBINE, .loop = sums.loop });
+}
+
 static void add_nest(Steps *to, const Nest *n, Step row)
 {
     add_sums(to, n, STEP_START);
     row.dims = n->dims;
+    if (has_online(n)) {
+        add_packs(to, n, row);
+        return;
+    }
     Steps body = add_loop(to, row);
     add_body(&body, n);
     if (n->is_shared)
@@ -174,6 +206,7 @@ void add_row(Steps *to, const bool has[], Step row)
 {
     RowKernel *k = to->k;
     Nest n = { .k = k, .has = has, .inner = row.dims, .is_shared = row.runner == BY_LANES };
+    n.is_first = n.is_last = true;
     mark_wanted(k, has);
     for (Node *node = k->node; node < k->node + k->nnodes; node++)
         if (node->kept_from >= 0 && node->kept_array < 0 && node->is_wanted)

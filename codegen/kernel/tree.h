@@ -11,6 +11,18 @@
  *             ADD x to most           LET exp                 LET exp, div
  *                                     ADD exp to sum          STORE div
  *         COMBINE                 COMBINE
+ *
+ * The same with a sum that is added up beside the maximum (phases.c):
+ *
+ *     LOOP rows
+ *         START most, sum
+ *         LOOP row, by lanes                       LOOP row, by lanes
+ *             LOOP pack      LOOP pack                 LOAD x
+ *                 LOAD x         LOAD x                LET exp, div
+ *                 ADD x          LET exp               STORE div
+ *             RESCALE sum        ADD exp to sum
+ *         COMBINE most
+ *         COMBINE sum
  */
 #ifndef MPC_TREE_H
 #define MPC_TREE_H
@@ -24,6 +36,7 @@ typedef enum {
     STEP_KEEP,    /* a value for later phases, the sum of one block of rows, or, without a value, operands of a row */
     STEP_START,   /* the initial value of a sum, or of those of a column */
     STEP_ADD,     /* an operand to a sum */
+    STEP_RESCALE, /* a sum of exponentials, to the maximum so far: operand */
     STEP_COMBINE, /* the sums of all lanes, or of all blocks of rows */
     STEP_STORE,   /* a result */
     STEP_LOOP,    /* over dims; without dims: what a row has once */
@@ -36,6 +49,7 @@ typedef enum {
     BY_THREADS,   /* all */
     BY_VECTORS,   /* the vectors of one thread: a loop for each set of dims that values have */
     BY_LANES,     /* the threads that share a row: one loop, in which values of fewer dims come several times */
+    BY_PACK,      /* one of these: the neighbours that it has at one time */
     BY_CHUNKS,    /* threads, of FLAT_BLOCK elements each */
     BY_BLOCKS,    /* C: threads, of a block of rows each; GPU: blocks of threads */
     BY_ITS_BLOCK, /* one thread: the rows of its block */

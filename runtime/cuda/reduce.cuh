@@ -1,4 +1,5 @@
-/* reduce.cuh -- sums, maxima and minima over the threads of a warp, and over the warps of a block.
+/* reduce.cuh -- sums, maxima and minima over the threads of a warp, and over the warps of a block; sums of exponentials
+ * beside a maximum.
  *
  * Every thread gets the same bits as the result; the order is fixed.
  */
@@ -39,6 +40,17 @@ template <typename Op, int WARPS, typename T> RT_INLINE T rt_warps(const T *part
 {
     const int lane = (int)threadIdx.x % 32;
     return rt_warp<Op>(lane < WARPS ? parts[lane] : start);
+}
+
+/* The first base of a sum of exp(x - base): it is finite also where all x so far are minus infinity. */
+#define RT_LEAST (-3.402823466e38f)
+
+/* Makes `most`, the largest x so far, its base. */
+RT_INLINE void rt_rescale(float &sum, float &base, float most)
+{
+    const float next = fmaxf(most, RT_LEAST);
+    sum *= expf(base - next);
+    base = next;
 }
 
 #endif

@@ -2,19 +2,23 @@
  *
  *     walk FILE.mir...
  *
- * Each kernel is walked with the loops of C, and with lanes that share a row, as on a GPU.  No text is involved: what
- * differs is an error of codegen/kernel/ or of a planner, not of a printer.  A result that the plan puts in the place
- * of a parameter is there in the walk, too.
+ * Each kernel is walked with the loops of C, and with lanes that share a row, as on a GPU, also with sums of
+ * exponentials beside their maxima.  No text is involved: what differs is an error of codegen/kernel/ or of a planner,
+ * not of a printer.  A result that the plan puts in the place of a parameter is there in the walk, too.
  */
 #include "codegen/row/row.h"
 #include "ir/interp/interp.h"
 #include "ir/interp/interp_number.h"
 #include "tests/codegen/files.h"
 
+#include <float.h>
+#include <math.h>
+
 typedef struct {
     RowKernel *k;
     Tensor *args, *results;
     double *value;        /* by node: the latest, or the sum of a row */
+    double *base;         /* by node: of a sum of exponentials that is added up beside their maximum */
     Tensor *kept;         /* by node: for later phases, or the sums of a column */
     int64_t at[MAX_RANK]; /* by dim of the space */
     int undefined;        /* values that were read before they were there */
@@ -98,7 +102,8 @@ static void fill_tensor(const Tensor *tensor, double value)
 static bool is_first(const Walk *w, const Step *step, const Node *node)
 {
     bool first = true;
-    for (int i = 0; i < w->k->ndims && step->loop && step->loop->runner == BY_LANES; i++)
+    const bool is_shared = step->loop && (step->loop->runner == BY_LANES || step->loop->runner == BY_PACK);
+    for (int i = 0; i < w->k->ndims && is_shared; i++)
         first &= !(step->loop->dims >> i & 1) || node->dims >> i & 1 || w->at[i] == 0;
     return first;
 }
@@ -123,9 +128,16 @@ static void walk_store(Walk *w, const Step *step)
         *element(w, &w->results[step->sink->result], type) = x;
 }
 
+static void rescale(Walk *w, const Node *sum, double base)
+{
+    w->value[number_of(w, sum)] *= exp(w->base[number_of(w, sum)] - base);
+    w->base[number_of(w, sum)] = base;
+}
+
+/* A pack is one element, that of the loop over the row. */
 static void walk_loop(Walk *w, const Step *step, int dim)
 {
-    while (dim < w->k->ndims && !(step->dims >> dim & 1))
+    while (dim < w->k->ndims && (!(step->dims >> dim & 1) || step->runner == BY_PACK))
         dim++;
     if (dim == w->k->ndims) {
         walk(w, step->body);
@@ -152,15 +164,22 @@ static void walk_step(Walk *w, const Step *step)
         break;
     case STEP_START:
         w->value[node] = number_start(step->node->op->kind, step->node->value->type.dtype);
+        w->base[node] = -DBL_MAX;
         if (step->sink)
             fill_tensor(&w->kept[node], w->value[node]);
         break;
     case STEP_ADD:
         walk_add(w, step);
         break;
+    case STEP_RESCALE:
+        rescale(w, step->node, fmax(w->value[number_of(w, step->operand)], -DBL_MAX));
+        break;
     case STEP_COMBINE: /* there is one block, and one lane */
         if (step->sink)
             walk_store(w, step);
+        for (const Step *add = step->loop ? step->loop->body : NULL; add; add = add->next)
+            if (add->kind == STEP_ADD && add->node->is_online)
+                rescale(w, add->node, w->value[number_of(w, add->node->most)]);
         break;
     case STEP_STORE:
         walk_store(w, step);
@@ -214,12 +233,12 @@ static void run_steps(Walk *w, bool by_lanes)
     }
 }
 
-static bool is_equal(const Tensor *expected, const Tensor *got, const char *kernel, Name name)
+static bool is_equal(const Tensor *expected, const Tensor *got, const char *kernel, const char *way, Name name)
 {
     const Difference d = tensor_difference(expected, got, 0);
     if (!(d.by <= 1e-9))
-        printf("  %s, %%%s: differs by %.3g at %lld: expected %.9g, got %.9g\n", kernel, name, d.by, (long long)d.at,
-               d.a, d.b);
+        printf("  %s, %s, %%%s: differs by %.3g at %lld: expected %.9g, got %.9g\n", kernel, way, name, d.by,
+               (long long)d.at, d.a, d.b);
     return d.by <= 1e-9;
 }
 
@@ -235,11 +254,17 @@ static Tensor result_memory(const Walk *w, const Op *call, int result)
     return memory;
 }
 
-static bool run_kernel(Module *m, const Func *kernel, const Op *call, bool by_lanes)
+static const char *const ways[] = { "by vectors", "by lanes", "online" };
+enum { BY_VECTORS_OF_C, LANES, ONLINE, N_WAYS };
+
+static bool run_kernel(Module *m, const Func *kernel, const Op *call, int way)
 {
     Tensor args[64], results[64], expected[64];
     Walk w = { .k = plan_for_c(m, kernel, call, false), .args = args, .results = results };
+    if (way == ONLINE)
+        plan_phases(w.k, true);
     w.value = NEW_ARRAY(&m->arena, double, w.k->nnodes);
+    w.base = NEW_ARRAY(&m->arena, double, w.k->nnodes);
     w.kept = NEW_ARRAY(&m->arena, Tensor, w.k->nnodes);
     for (int i = 0; i < kernel->params.count; i++) {
         const bool is_integer = kernel->params.at[i]->type.dtype == I32;
@@ -254,12 +279,12 @@ static bool run_kernel(Module *m, const Func *kernel, const Op *call, bool by_la
         w.kept[i] = new_tensor(&w.k->node[i].value->type);
         fill_tensor(&w.kept[i], NAN);
     }
-    run_steps(&w, by_lanes);
+    run_steps(&w, way != BY_VECTORS_OF_C);
     bool good = !w.undefined;
     if (!good)
-        printf("  %s: %d values are read before they are computed\n", kernel->name, w.undefined);
+        printf("  %s, %s: %d values are read before they are computed\n", kernel->name, ways[way], w.undefined);
     for (int i = 0; i < kernel->results.count; i++)
-        good &= is_equal(&expected[i], &results[i], by_lanes ? "by lanes" : kernel->name, kernel->results.at[i]->name);
+        good &= is_equal(&expected[i], &results[i], kernel->name, ways[way], kernel->results.at[i]->name);
     for (int i = 0; i < kernel->results.count; i++)
         for (int j = 0; j < kernel->params.count; j++)
             if (results[i].data == args[j].data)
@@ -277,8 +302,8 @@ static bool run_file(Module *m, const char *directory)
     (void)directory;
     for (const Op *op = find_func(m, intern_text(m, "main"))->first; op; op = op->next) {
         const Func *kernel = row_kernel_of(m, op);
-        for (int by_lanes = 0; kernel && by_lanes < 2; by_lanes++)
-            good &= run_kernel(m, kernel, op, by_lanes);
+        for (int way = 0; kernel && way < N_WAYS; way++)
+            good &= run_kernel(m, kernel, op, way);
     }
     return good && !m->diags->errors;
 }
