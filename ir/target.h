@@ -21,6 +21,10 @@ typedef struct Target {
     int64_t (*packed_bytes)(Module *,
                             const Op *); /* copied into messages, and out of them, since these must be dense */
 
+    /* --- What its kernels keep ------------------------------------------------------------------------------ */
+    int64_t
+        kept_row; /* bytes of a row that kernels keep while they pass over it; longer ones they read again; 0: any */
+
     /* --- What its products do ------------------------------------------------------------------------------- */
     unsigned keeps_before; /* traits: activations whose operand products write, slopes that they multiply by */
     bool adds_residuals;

@@ -42,6 +42,12 @@ void replace_known_uses(Uses *uses, Func *f, Value *old, Value *with);
  * been written; but not where rows are reduced, which kernels read before they write them. */
 bool is_read_after_results(Arena *arena, const Func *kernel, const Value *param);
 
+/* Does it subtract? */
+static inline bool is_difference(const Op *op)
+{
+    return info(op)->linear == ALL && info(op)->args == 2 && !is_addition(op);
+}
+
 /* The value that it is but for casts, rounding and copies. */
 const Value *value_before_casts(const Value *value);
 

@@ -36,6 +36,7 @@ const Target cuda_target = {
     .scratch_stays = cuda_scratch_stays,
     .takes = cuda_takes,
     .packed_bytes = nccl_packed_bytes,
+    .kept_row = CUDA_KEPT_ROW,
     /* cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but for relu only a mask
      * of the positive elements. */
     .keeps_before = IS_GELU_TANH | IS_GELU_TANH_SLOPE,

@@ -38,6 +38,10 @@ int64_t cuda_scratch_bytes(Module *m, const Op *op);
  * has arrived, since a tensor does not have them in one piece: codegen/host/message.c. */
 int64_t nccl_packed_bytes(Module *m, const Op *op);
 
+/* Bytes of shared memory that a block may have for a row, besides declared arrays: sm_86, sm_89 and sm_120 have 99 KiB.
+ */
+enum { CUDA_KEPT_ROW = 99 * 1024 - 512 };
+
 /* Attention: the largest head that the tiles of the runtime's kernels support. */
 enum { CUDA_LARGEST_HEAD = 256 };
 

@@ -18,15 +18,14 @@
 
 enum {
     WARP = 32,
-    BLOCK = 256,                  /* default number of threads per block */
-    MOST_THREADS = 1024,          /* of a block */
-    PARTS = 264,                  /* blocks that sum columns: two for each multiprocessor of a large device */
-    ROW_ITERATIONS = 4,           /* maximum of a row's packs in a thread's registers */
-    REGISTERS = 65536,            /* of a multiprocessor */
-    MOST_REGISTERS = 128,         /* of a thread: more would leave too few warps on a multiprocessor */
-    OTHER_REGISTERS = 36,         /* of a thread: besides the row and its sums */
-    ROW_REGISTERS = 40,           /* of a thread, for a row without sums: more would leave too few warps */
-    MOST_SHARED = 99 * 1024 - 512 /* of a block, besides declared arrays: sm_86, sm_89 and sm_120 have 99 KiB */
+    BLOCK = 256,          /* default number of threads per block */
+    MOST_THREADS = 1024,  /* of a block */
+    PARTS = 264,          /* blocks that sum columns: two for each multiprocessor of a large device */
+    ROW_ITERATIONS = 4,   /* maximum of a row's packs in a thread's registers */
+    REGISTERS = 65536,    /* of a multiprocessor */
+    MOST_REGISTERS = 128, /* of a thread: more would leave too few warps on a multiprocessor */
+    OTHER_REGISTERS = 36, /* of a thread: besides the row and its sums */
+    ROW_REGISTERS = 40    /* of a thread, for a row without sums: more would leave too few warps */
 };
 
 typedef enum { MAP_POINTS, MAP_ROWS, MAP_COLUMNS, MAP_SUMS } Mapping;

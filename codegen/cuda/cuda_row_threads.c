@@ -240,7 +240,7 @@ static void plan_shared_rows(Launch *p)
             fits = fits && p->width * element_bytes(&p->k->array[i]) == PACK_BYTES;
             bytes += p->packs * PACK_BYTES;
         }
-    if (!fits || bytes > MOST_SHARED)
+    if (!fits || bytes > CUDA_KEPT_ROW)
         return;
     for (int i = 0; i < p->k->narrays; i++)
         p->in_shared[i] = fits_registers(p, i);

@@ -20,6 +20,8 @@
  */
 #include "kernel.h"
 
+#include "ir/uses.h"
+
 /* The value whose elements it has. */
 static Node *copied_by(Node *node)
 {
@@ -35,17 +37,12 @@ static bool reduces(const Node *node, Role over)
 
 static bool is_exponential(const Node *node) { return node->op && info(node->op)->traits & IS_EXP; }
 
-static bool is_difference(const Node *node)
-{
-    return node->op && info(node->op)->linear == ALL && info(node->op)->args == 2 && !is_addition(node->op);
-}
-
 /* Of a sum of exp(x - most). */
 static Node *most_of(const Node *sum)
 {
     const Node *power = reduces(sum, SUM) ? copied_by(sum->operand[0]) : NULL;
     const Node *below = power && is_exponential(power) ? copied_by(power->operand[0]) : NULL;
-    if (!below || !is_difference(below))
+    if (!below || !below->op || !is_difference(below->op))
         return NULL;
     Node *most = copied_by(below->operand[1]);
     const bool is_of_same = reduces(most, MAX) && most->dims == sum->dims &&

@@ -421,5 +421,6 @@ void pass_fuse(Module *m)
             break;
     }
     read_before_rounding(m);
+    pick_from_long_rows(m);
     m->needed = NULL;
 }

@@ -132,6 +132,9 @@ void widen_in_readers(Module *m, Func *f);
 /* unrounded.c: lets products of 8 bits read operands before they are rounded, on targets that round these. */
 void read_before_rounding(Module *m);
 
+/* picked.c: lets kernels pick from long rows in the pass that finds what they then subtract. */
+void pick_from_long_rows(Module *m);
+
 /* returned.c: lets functions return what views show, rather than views, which would be copied. */
 void return_shown_by_views(Module *m);
 

@@ -1,0 +1,97 @@
+/* picked.c -- what an index picks from a long row waits for no other pass over the row.
+ *
+ *   %z = sub %x, %most                            %one = where %is, 1, 0
+ *   %is = eq %label, %places                      %own = where %is, %x, 0
+ *   %picked = where %is, %z, 0             =>     %count = sum %one {over=d}
+ *   %y = sum %picked {over=d}                     %sum = sum %own {over=d}
+ *                                                 %y = where (%count > 0), (%sum - %most), 0
+ *
+ * If %most is a reduction of the same row, %y takes a pass over the row after that which finds %most.  At most one
+ * element is picked, so the number of the row may as well be subtracted behind the sum, with the same bits.  Then a
+ * kernel of a cross-entropy adds up what it needs in the one pass that finds the maximum (codegen/kernel/phases.c).
+ * Targets that keep the row read it once anyway.
+ */
+#include "fuse.h"
+#include "simplify/cleanup.h"
+#include "target.h"
+
+typedef struct {
+    Op *sum;
+    Value *is, *x, *of_row; /* of x - of_row, where `is` */
+} Pick;
+
+/* Is it true of at most one place along the dim? */
+static bool is_one_place(const Value *is, Name dim)
+{
+    const Op *op = is->def && is->def->kind == OP_eq ? is->def : NULL;
+    for (int side = 0; op && side < 2; side++) {
+        const Op *places = arg(op, side)->def;
+        if (places && places->kind == OP_iota && result(places)->type.dim[0].name == dim &&
+            find_dim(&arg(op, !side)->type, dim) < 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_reduced(const Value *value)
+{
+    const Op *op = value_before_casts(value)->def;
+    return op && info(op)->family == REDUCTION;
+}
+
+static bool is_long(const Module *m, const Value *x, Name dim)
+{
+    const Type *type = &value_before_casts(x)->type;
+    const int at = find_dim(type, dim);
+    return at >= 0 && m->target->kept_row && !type->dim[at].split.count &&
+           local_size(m, &type->dim[at]) * dtype_bytes(type->dtype) > m->target->kept_row;
+}
+
+static bool find_pick(const Module *m, Op *op, Pick *pick)
+{
+    if (info(op)->family != REDUCTION || info(op)->over != SUM || op->attrs.over.count != 1)
+        return false;
+    const Name dim = op->attrs.over.name[0];
+    const Op *choice = arg(op, 0)->def;
+    if (!choice || !(info(choice)->traits & CHOOSES) || !is_zeros(arg(choice, 2)))
+        return false;
+    const Op *below = arg(choice, 1)->def;
+    if (!below || !is_difference(below) || result(below)->type.dtype != F32)
+        return false;
+    *pick = (Pick){ op, arg(choice, 0), arg(below, 0), arg(below, 1) };
+    return is_one_place(pick->is, dim) && is_long(m, pick->x, dim) && is_reduced(pick->of_row) &&
+           find_dim(&pick->of_row->type, dim) < 0;
+}
+
+static void pick_first(Module *m, Func *f, const Pick *pick)
+{
+    Builder b = builder_at(m, f, pick->sum);
+    const Attrs over = { .over = pick->sum->attrs.over };
+    Value *zero = build_number(&b, 0);
+    Value *own = BUILD(&b, OP_where, NO_ATTRS, pick->is, pick->x, zero);
+    Value *one = BUILD(&b, OP_where, NO_ATTRS, pick->is, build_number(&b, 1), zero);
+    Value *sum = BUILD(&b, OP_sum, over, own), *count = BUILD(&b, OP_sum, over, one);
+    Value *y = BUILD(&b, OP_where, NO_ATTRS, BUILD(&b, OP_gt, NO_ATTRS, count, zero),
+                     BUILD(&b, OP_sub, NO_ATTRS, sum, pick->of_row), zero);
+    y = build_like(&b, y, &result(pick->sum)->type);
+    y->name = result(pick->sum)->name;
+    replace_uses(f, result(pick->sum), y);
+    remove_op(f, pick->sum);
+}
+
+void pick_from_long_rows(Module *m)
+{
+    for (Func *f = m->funcs; f; f = f->next) {
+        bool any = false;
+        for (Op *op = f->first, *next; op && f->role == KERNEL; op = next) {
+            Pick pick;
+            next = op->next;
+            if (!find_pick(m, op, &pick))
+                continue;
+            pick_first(m, f, &pick);
+            any = true;
+        }
+        if (any)
+            drop_dead(f);
+    }
+}
