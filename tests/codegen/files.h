@@ -66,7 +66,8 @@ static inline bool execute_file(const char *path, const Execution *execution, bo
         execution->write(m, stdout);
         ok = !diags.errors;
     } else if (ok) {
-        char directory[] = "/tmp/mpc-execute-XXXXXX";
+        const char *above = getenv("TMPDIR");
+        char *directory = arena_text(&arena, "%s/mpc-execute-XXXXXX", above ? above : "/tmp");
         ok = mkdtemp(directory) && execution->run(m, directory);
         if (ok)
             ok = system(arena_text(&arena, "rm -r %s", directory)) == 0;

@@ -274,6 +274,13 @@ static bool check_result(const Value *value, const Tensor *expected, const Tenso
 
 /* --- One call ----------------------------------------------------------------------------------------- */
 
+/* READS=1: how often a launch reads its operands. */
+static void show_reads(const CudaLaunch *launch)
+{
+    if (getenv("READS"))
+        printf("  %s reads %.1f times\n", launch->name, emulator_times_read());
+}
+
 static bool launch_all(const Module *m, const CudaCall *call, void *library, void **arguments, int count)
 {
     const CudaLaunches *launches = call->launches;
@@ -285,6 +292,7 @@ static bool launch_all(const Module *m, const CudaCall *call, void *library, voi
                              getenv("SMALL_SHARED") && launch->shared_small ? launch->shared_small : launch->shared) ||
             !moves_what_is_said(m, launch, call))
             return false;
+        show_reads(launch);
     }
     return true;
 }

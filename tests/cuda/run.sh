@@ -73,6 +73,25 @@ case "${EXECUTE:-$* }" in *tests/cuda/attend.mir" "*)
     SMALL_SHARED=1 KERNEL_CXX="${KERNEL_CXX:-g++} -D__CUDA_ARCH__=860" "$BUILD/execute" tests/cuda/attend.mir || failed=1 ;;
 esac
 
+# A long row is read once for its maximum and the sum of exponentials, and once more for what depends on the sum.
+case "${EXECUTE:-$* }" in *tests/cuda/online.mir" "*)
+    READS=1 "$BUILD/execute" tests/cuda/online.mir | grep "reads" > "$models/reads"
+    diff - "$models/reads" << 'END' || failed=1
+  kernel_rows reads 2.0 times
+  kernel_softmax reads 2.0 times
+  kernel_both reads 2.4 times
+  kernel_both_total1 reads 1.0 times
+  kernel_entropy reads 2.0 times
+  kernel_entropy_total1 reads 1.0 times
+END
+    # Faults: the sum is not rescaled in a row, or not between threads; a base is minus infinity.
+    for fault in 's/rt_rescale(\(.*\), \(.*\), \(.*\));/\2 = fmaxf(\3, RT_LEAST);/' 's/sum \*= expf(.*);//' \
+        's/rt_rescale(\(.*\), \(.*\), \(.*\));/& \2 = \3;/'; do
+        TMPDIR=$models KERNEL_CXX="sh tests/cuda/plant.sh" PLANT=$fault "$BUILD/execute" tests/cuda/online.mir |
+            grep -q "differs by" || { echo "not noticed: $fault"; failed=1; }
+    done ;;
+esac
+
 # Ahead of time, at full size: see ahead.sh.
 nvrtc="not compiled by NVRTC: there is none here"
 "$MPC" compile examples/chars.mdl --target=cuda --nvrtc=sm_90 --no-cc -o "$models/out" > "$models/log" 2>&1 || true

@@ -123,6 +123,7 @@ void emulator_add_memory(const char *name, void *base, int64_t bytes)
 void emulator_allow(void *from, int64_t bytes, bool is_written) {}
 bool emulator_is_written(const void *at) { return true; }
 int64_t emulator_bytes_moved(void) { return -1; }
+double emulator_times_read(void) { return 0; }
 
 void emulator_forget_memory(void)
 {

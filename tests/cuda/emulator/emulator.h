@@ -62,6 +62,9 @@ bool emulator_launch(const char *name, EmulatorKernel *kernel, void **arguments,
  * unknown, on a GPU (tests/gpu/machine.c). */
 int64_t emulator_bytes_moved(void);
 
+/* How often the last launch has read each byte of what it has read of that memory: the mean. */
+double emulator_times_read(void);
+
 /* --- For kernels ---------------------------------------------------------------------------- */
 
 #define EMULATOR_SAME __attribute__((const)) /* of a thread, all the time */

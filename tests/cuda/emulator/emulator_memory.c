@@ -39,7 +39,7 @@ enum { MAX_MEMORIES = 16 };
 static Memory memories[MAX_MEMORIES];
 static int nmemories;
 static uint32_t launch_stamp, block_stamp;
-static int64_t bytes_moved;
+static int64_t bytes_moved, bytes_read, bytes_read_once;
 static bool is_skipped;
 
 void emulator_skip_memory(void) { is_skipped = true; }
@@ -114,10 +114,11 @@ void emulator_set_shared(void *base, int64_t bytes)
 void emulator_new_launch(void)
 {
     launch_stamp++;
-    bytes_moved = 0;
+    bytes_moved = bytes_read = bytes_read_once = 0;
 }
 
 int64_t emulator_bytes_moved(void) { return bytes_moved; }
+double emulator_times_read(void) { return bytes_read_once ? (double)bytes_read / (double)bytes_read_once : 0; }
 
 void emulator_new_block(void *dynamic_shared, int64_t bytes)
 {
@@ -192,7 +193,8 @@ static bool note_read(Memory *memory, int64_t at, const EmulatorPlace *now, uint
         race(memory, at, &s->write, "reads", "written");
         return false;
     }
-    bytes_moved += !memory->is_shared && s->read[0].stamp != stamp;
+    const bool is_first = !memory->is_shared && s->read[0].stamp != stamp;
+    bytes_moved += is_first, bytes_read_once += is_first, bytes_read += !memory->is_shared;
     /* The last reader, and the last one that is another. */
     if (s->read[0].stamp == stamp && s->read[0].thread != now->thread)
         s->read[1] = s->read[0];
