@@ -89,7 +89,7 @@ static bool find_usage(Run *run, const char *log, const char *name, Usage *usage
     return true;
 }
 
-/* On GPUs with 99 KiB per block, some kernels use less (runtime/cuda/attend_tile.cuh). */
+/* On GPUs with 99 KiB per block, some kernels use less (RT_SMALL_SHARED). */
 static int64_t shared_of(const CudaLaunch *launch, const char *architecture)
 {
     static const char *const small[] = { "sm_86", "sm_89", "sm_120", "sm_121" };

@@ -58,12 +58,14 @@ static bool writes_over(const Launch *p)
 }
 
 /* The minimum of blocks per multiprocessor; 0: the compiler may choose.  Blocks that sum columns run until the end of
- * the launch, as many as fit: parts_of and most_registers depend on that.  Of rows in shared memory, two blocks fit. */
+ * the launch, as many as fit: parts_of and most_registers depend on that.  Of rows in shared memory, two blocks fit; of
+ * those that are there in part, one. */
 static int blocks_together(const Launch *p)
 {
     if (p->mapping == MAP_COLUMNS)
         return p->ncolumns == 1 ? 4 : 2;
-    return p->shared || (p->iterations && (has_wide_sums(p) || rounds_halves(p) || writes_over(p))) ? 2 : 0;
+    return (p->shared && !p->kept) || (p->iterations && (has_wide_sums(p) || rounds_halves(p) || writes_over(p))) ? 2
+                                                                                                                  : 0;
 }
 
 const char *block_index(const Launch *p) { return p->is_member ? "block" : "blockIdx.x"; }
@@ -139,7 +141,9 @@ static void write_launch(Launch *p, const char *name, FILE *out)
     open_text(&body);
     open_text(&places);
     p->k->depth = p->mapping == MAP_ROWS ? 4 : 3;
-    print_launch_steps(p, launch_steps(p), body.out);
+    const Step *steps = launch_steps(p);
+    keep_part_of_rows(p, steps);
+    print_launch_steps(p, steps, body.out);
     write_places(p, places.out);
     const char *lines = close_text(&p->k->m->arena, &places);
     FILL(out, function_template, { "head", launch_head(p, name, p->threads) },
@@ -206,6 +210,7 @@ const char *emit_cuda_row(Module *m, const Func *kernel, const Op *call, const c
                                  .blocks = p->blocks,
                                  .threads = p->threads,
                                  .shared = p->shared,
+                                 .shared_small = p->shared_small,
                                  .bytes = launch_bytes(p) },
                    m);
         write_totals(p, own, launches, out);

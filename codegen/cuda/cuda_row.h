@@ -62,10 +62,15 @@ typedef struct {
     bool is_full;     /* in the present text: packs are entirely within the row */
     bool is_member;   /* of a group (cuda_group.h): a function that a kernel calls for some of its blocks */
     int64_t blocks;
-    bool *in_registers;     /* by array: the row's packs of it stay in registers */
-    bool *in_shared;        /* by array: the row's packs of it stay in shared memory */
-    int64_t shared;         /* bytes of that */
-    const char **pack_name; /* by array */
+    bool *in_registers; /* by array: the row's packs of it stay in registers */
+    bool *in_shared;    /* by array: the row's packs of it stay in shared memory */
+    int64_t kept,
+        kept_small; /* or these of its packs, of arrays that it keeps: the same on GPUs with 99 KiB per block */
+    bool *keeps;
+    const char *kept_name;
+    bool is_in_part, *is_kept;    /* in the present text: a pack is one of these; by array: they are there */
+    int64_t shared, shared_small; /* bytes of what is in shared memory; of a part: also on GPUs with 99 KiB */
+    const char **pack_name;       /* by array */
     const char **shared_name;
     bool reads_ahead;       /* the next row, into packs of its own, while this one is computed */
     const char **next_name; /* by array: these packs, or the row's element */
@@ -86,6 +91,7 @@ int64_t items_of(const Launch *p); /* rows, or packs that threads have for thems
 char *index_lines(const Launch *p, Variable *number, DimSet dims, bool in_packs, bool all);
 bool has_wide_sums(const Launch *p);
 bool reads_rows_again(const Launch *p); /* in each phase, in packs */
+bool fits_registers(const Launch *p, int array);
 char *with_indices(const Launch *p, Variable *number, DimSet dims, bool in_packs, const char *body);
 char *each_element(const Launch *p, bool to_the_end, const char *body);
 static inline bool has_tail(const Launch *p) { return p->vector && p->vector->size % p->width && !p->is_full; }
@@ -111,6 +117,13 @@ void write_register_loads(Launch *p, const void *names, FILE *out);
 PrintStep write_shared_rows, write_kept_rows;
 typedef void IterationText(Launch *p, const void *context, FILE *out);
 void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out);
+
+/* cuda_row_part.c: of a row that is read again, the packs that stay in shared memory.  write_keep: after an array's
+ * pack has been loaded. */
+void keep_part_of_rows(Launch *p, const Step *steps);
+void write_room_of_part(Launch *p, FILE *out);
+void write_keep(Launch *p, int array, FILE *out);
+bool is_in_shared(const Launch *p, int array); /* are the packs of the present text there? */
 
 /* cuda_row_ahead.c: the next row. */
 void write_row_packs(const Launch *p, const char *const names[], FILE *out); /* declares packs in registers */

@@ -27,7 +27,7 @@ static char *pack_type(const Launch *p, const char *element)
 static bool is_pack_of(const Launch *p, int array) { return is_packed(p, array) && p->width > 1; }
 
 /* Each array once; of a loop in several over the pack, what these load. */
-static void write_pack_loads(const Launch *p, const Step *loop, bool *is_loaded, FILE *out)
+static void write_pack_loads(Launch *p, const Step *loop, bool *is_loaded, FILE *out)
 {
     for (const Step *step = loop->body; step; step = step->next) {
         if (step->kind == STEP_LOOP)
@@ -37,12 +37,14 @@ static void write_pack_loads(const Launch *p, const Step *loop, bool *is_loaded,
             continue;
         is_loaded[array] = true;
         const char *type = pack_type(p, element_type(step->node->value->type.dtype));
-        if (p->in_shared[array])
+        if (is_in_shared(p, array)) {
             FILL(out, "const $type $to = rt_load_pack<$width>($from + $pack * $width);\n", { "type", type },
                  { "to", p->pack_name[array] }, { "width", number(p, p->width) }, { "from", p->shared_name[array] },
                  { "pack", use(p->pack) });
-        else
-            write_pack_load(p, array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[array]), out);
+            continue;
+        }
+        write_pack_load(p, array, arena_text(&p->k->m->arena, "const %s %s", type, p->pack_name[array]), out);
+        write_keep(p, array, out);
     }
 }
 

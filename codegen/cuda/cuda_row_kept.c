@@ -18,22 +18,52 @@ static int64_t full_iterations(const Launch *p)
     return p->iterations ? full / p->row_threads : full;
 }
 
+static char *iteration_text(Launch *p, IterationText *body, const void *context)
+{
+    Text lines;
+    open_text(&lines);
+    body(p, context, lines.out);
+    return with_indices(p, p->pack, p->region.inner, true, close_text(&p->k->m->arena, &lines));
+}
+
+static void write_strides(Launch *p, const char *from, const char *end, IterationText *body, const void *context,
+                          FILE *out)
+{
+    const char *text = iteration_text(p, body, context);
+    FILL(out, cuda_strides_template, { "type", p->index_type }, { "pack", declare(p->pack) }, { "from", from },
+         { "end", end }, { "threads", number(p, p->row_threads) }, { "body", text });
+}
+
+/* The packs of a row that is read again: those that stay, the others, and the one that is not inside the row as a
+ * whole.
+ */
+static void write_pass(Launch *p, IterationText *body, const void *context, FILE *out)
+{
+    Arena *arena = &p->k->m->arena;
+    const int64_t full = full_iterations(p);
+    const char *from = "lane";
+    p->is_full = true;
+    if (p->kept) {
+        p->is_in_part = true;
+        write_strides(p, from, p->kept_name, body, context, out);
+        p->is_in_part = false;
+        from = arena_text(arena, "%s + lane", p->kept_name);
+    }
+    if (full)
+        write_strides(p, from, number(p, full), body, context, out);
+    p->is_full = false;
+    if (full < p->packs)
+        write_strides(p, full ? arena_text(arena, "%" PRId64 " + lane", full) : from, number(p, p->packs), body,
+                      context, out);
+}
+
 static void write_some_iterations(Launch *p, int64_t from, int64_t end, IterationText *body, const void *context,
                                   FILE *out)
 {
     Arena *arena = &p->k->m->arena;
     bool is_exact = p->is_full || (int64_t)p->iterations * p->row_threads == p->packs;
-    Text lines;
-    open_text(&lines);
-    body(p, context, lines.out);
-    const char *text = with_indices(p, p->pack, p->region.inner, true, close_text(arena, &lines));
+    const char *text = iteration_text(p, body, context);
     Hole first = { "from", arena_text(arena, "%" PRId64, from) }, last = { "end", arena_text(arena, "%" PRId64, end) };
-    if (!p->iterations) {
-        FILL(out, cuda_strides_template, { "type", p->index_type }, { "pack", declare(p->pack) },
-             { "from", from ? arena_text(arena, "%" PRId64 " + lane", from) : "lane" }, last,
-             { "threads", number(p, p->row_threads) }, { "body", text });
-        return;
-    }
     if (!is_exact && end - from > 1)
         text = arena_text(arena, "if (%s >= %" PRId64 ")\n    break;\n%s", use(p->pack), p->packs, text);
     else if (!is_exact)
@@ -51,7 +81,11 @@ static void write_some_iterations(Launch *p, int64_t from, int64_t end, Iteratio
  * within the last packs, these are written separately. */
 void write_iterations(Launch *p, IterationText *body, const void *context, FILE *out)
 {
-    int64_t all = p->iterations ? p->iterations : p->packs, full = full_iterations(p);
+    if (!p->iterations) {
+        write_pass(p, body, context, out);
+        return;
+    }
+    int64_t all = p->iterations, full = full_iterations(p);
     p->is_full = true;
     if (full)
         write_some_iterations(p, 0, full, body, context, out);
@@ -98,6 +132,8 @@ void write_shared_rows(Launch *p, const Step *step, FILE *out)
     int64_t bytes = 0;
     if (p->shared)
         fputs("RT_DYNAMIC_SHARED(memory);\n", out);
+    if (p->kept)
+        write_room_of_part(p, out);
     for (int i = 0; i < p->k->narrays; i++) {
         if (!p->in_shared[i])
             continue;
@@ -188,7 +224,7 @@ void write_kept_rows(Launch *p, const Step *step, FILE *out)
         write_next_row(p, out);
     else if (any)
         write_iterations(p, write_register_loads, p->pack_name, out);
-    if (p->shared) {
+    if (p->shared && !p->kept) {
         write_iterations(p, write_shared_loads, NULL, out);
         fputs("rt_copy_commit();\nrt_copy_wait<0>();\n", out);
     }

@@ -154,7 +154,7 @@ static bool reads_array(const Launch *p, int array)
 }
 
 /* Is it an array of the row worth keeping in registers?  Gains and biases are read from the cache. */
-static bool fits_registers(const Launch *p, int array)
+bool fits_registers(const Launch *p, int array)
 {
     const Array *a = &p->k->array[array];
     return reads_array(p, array) && is_packed(p, array) && a->dims & p->region.dims & ~p->region.inner;
@@ -337,6 +337,8 @@ void plan_threads(Launch *p)
     p->width = p->row_threads = 1;
     p->in_registers = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->in_shared = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->keeps = NEW_ARRAY(&k->m->arena, bool, k->narrays);
+    p->is_kept = NEW_ARRAY(&k->m->arena, bool, k->narrays);
     p->pack_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
     p->shared_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);
     p->next_name = NEW_ARRAY(&k->m->arena, const char *, k->narrays);

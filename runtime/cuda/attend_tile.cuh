@@ -12,13 +12,6 @@
 
 #include "../kernels/shape.h"
 
-/* A block has 99 KiB of shared memory at most on sm_86, sm_89 and sm_12x, and 163 or more on the others. */
-#if __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
-#define RT_SMALL_SHARED true
-#else
-#define RT_SMALL_SHARED false
-#endif
-
 template <int D> struct RtTile {
     static constexpr int WIDE = (D + 15) / 16 * 16, PITCH = WIDE + 8;
     /* Unroll factors of loops that use many registers: determined by compiling for sm_80 and sm_90. */

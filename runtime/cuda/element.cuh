@@ -12,6 +12,13 @@
 /* This header replaces kernels/element.h: headers of runtime/kernels/ that only compute are shared by both devices. */
 #define MPC_KERNELS_ELEMENT_H
 
+/* A block has 99 KiB of shared memory at most on sm_86, sm_89 and sm_12x, and 163 or more on the others. */
+#if __CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200
+#define RT_SMALL_SHARED true
+#else
+#define RT_SMALL_SHARED false
+#endif
+
 /* 0 is false; padding may have any value: it is read, but not used. */
 typedef uint8_t rt_bool;
 

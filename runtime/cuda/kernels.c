@@ -163,7 +163,7 @@ static void *find_or_compile(const Rt *rt, size_t *bytes)
 
 /* --- Loading -------------------------------------------------------------------------------- */
 
-/* Must agree with the choice of kernels by architecture (attend_tile.cuh). */
+/* Must agree with the choice of kernels by architecture (RT_SMALL_SHARED). */
 static int64_t shared_of(const struct RtGpu *gpu, const RtKernelLaunch *launch)
 {
     enum { SMALL = 99 * 1024 };

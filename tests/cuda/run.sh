@@ -73,17 +73,15 @@ case "${EXECUTE:-$* }" in *tests/cuda/attend.mir" "*)
     SMALL_SHARED=1 KERNEL_CXX="${KERNEL_CXX:-g++} -D__CUDA_ARCH__=860" "$BUILD/execute" tests/cuda/attend.mir || failed=1 ;;
 esac
 
-# A long row is read once for its maximum and the sum of exponentials, and once more for what depends on the sum.
+# A long row is read once for its maximum and the sum of exponentials, and once more for what depends on the sum, but for
+# the part that stays in shared memory: on a GPU with 163 KiB per block, and on one with 99.
 case "${EXECUTE:-$* }" in *tests/cuda/online.mir" "*)
-    READS=1 "$BUILD/execute" tests/cuda/online.mir | grep "reads" > "$models/reads"
-    diff - "$models/reads" << 'END' || failed=1
-  kernel_rows reads 2.0 times
-  kernel_softmax reads 2.0 times
-  kernel_both reads 2.4 times
-  kernel_both_total1 reads 1.0 times
-  kernel_entropy reads 2.0 times
-  kernel_entropy_total1 reads 1.0 times
-END
+    READS=1 "$BUILD/execute" tests/cuda/online.mir > "$models/reads" || failed=1
+    READS=1 SMALL_SHARED=1 KERNEL_CXX="${KERNEL_CXX:-g++} -D__CUDA_ARCH__=860" "$BUILD/execute" tests/cuda/online.mir \
+        >> "$models/reads" || failed=1
+    grep -v total "$models/reads" | sed -n 's/ *kernel_\(.*\) reads \(.*\) times/\1 \2/p' | tr '\n' ' ' > "$models/times"
+    echo "rows 1.0 softmax 1.1 both 2.4 entropy 1.0 rows 1.2 softmax 1.5 both 2.4 entropy 1.2 " | tr -d '\n' |
+        diff - "$models/times" || failed=1
     # Faults: the sum is not rescaled in a row, or not between threads; a base is minus infinity.
     for fault in 's/rt_rescale(\(.*\), \(.*\), \(.*\));/\2 = fmaxf(\3, RT_LEAST);/' 's/sum \*= expf(.*);//' \
         's/rt_rescale(\(.*\), \(.*\), \(.*\));/& \2 = \3;/'; do
