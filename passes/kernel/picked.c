@@ -1,10 +1,9 @@
 /* picked.c -- what an index picks from a long row waits for no other pass over the row.
  *
- *   %z = sub %x, %most                            %one = where %is, 1, 0
+ *   %z = sub %x, %most
  *   %is = eq %label, %places                      %own = where %is, %x, 0
- *   %picked = where %is, %z, 0             =>     %count = sum %one {over=d}
- *   %y = sum %picked {over=d}                     %sum = sum %own {over=d}
- *                                                 %y = where (%count > 0), (%sum - %most), 0
+ *   %picked = where %is, %z, 0             =>     %sum = sum %own {over=d}
+ *   %y = sum %picked {over=d}                     %y = where (0 <= %label < d), (%sum - %most), 0
  *
  * If %most is a reduction of the same row, %y takes a pass over the row after that which finds %most.  At most one
  * element is picked, so the number of the row may as well be subtracted behind the sum, with the same bits.  Then a
@@ -17,20 +16,21 @@
 
 typedef struct {
     Op *sum;
-    Value *is, *x, *of_row; /* of x - of_row, where `is` */
+    Value *is, *label; /* label == place */
+    Value *x, *of_row; /* of x - of_row */
 } Pick;
 
-/* Is it true of at most one place along the dim? */
-static bool is_one_place(const Value *is, Name dim)
+/* What it compares with places along the dim, if that is one number for all of these; else NULL. */
+static Value *label_of(const Value *is, Name dim)
 {
     const Op *op = is->def && is->def->kind == OP_eq ? is->def : NULL;
     for (int side = 0; op && side < 2; side++) {
         const Op *places = arg(op, side)->def;
         if (places && places->kind == OP_iota && result(places)->type.dim[0].name == dim &&
             find_dim(&arg(op, !side)->type, dim) < 0)
-            return true;
+            return arg(op, !side);
     }
-    return false;
+    return NULL;
 }
 
 static bool is_reduced(const Value *value)
@@ -58,8 +58,8 @@ static bool find_pick(const Module *m, Op *op, Pick *pick)
     const Op *below = arg(choice, 1)->def;
     if (!below || !is_difference(below) || result(below)->type.dtype != F32)
         return false;
-    *pick = (Pick){ op, arg(choice, 0), arg(below, 0), arg(below, 1) };
-    return is_one_place(pick->is, dim) && is_long(m, pick->x, dim) && is_reduced(pick->of_row) &&
+    *pick = (Pick){ op, arg(choice, 0), label_of(arg(choice, 0), dim), arg(below, 0), arg(below, 1) };
+    return pick->label && is_long(m, pick->x, dim) && is_reduced(pick->of_row) &&
            find_dim(&pick->of_row->type, dim) < 0;
 }
 
@@ -68,11 +68,12 @@ static void pick_first(Module *m, Func *f, const Pick *pick)
     Builder b = builder_at(m, f, pick->sum);
     const Attrs over = { .over = pick->sum->attrs.over };
     Value *zero = build_number(&b, 0);
-    Value *own = BUILD(&b, OP_where, NO_ATTRS, pick->is, pick->x, zero);
-    Value *one = BUILD(&b, OP_where, NO_ATTRS, pick->is, build_number(&b, 1), zero);
-    Value *sum = BUILD(&b, OP_sum, over, own), *count = BUILD(&b, OP_sum, over, one);
-    Value *y = BUILD(&b, OP_where, NO_ATTRS, BUILD(&b, OP_gt, NO_ATTRS, count, zero),
-                     BUILD(&b, OP_sub, NO_ATTRS, sum, pick->of_row), zero);
+    const Type *row = &pick->x->type;
+    const double size = (double)row->dim[find_dim(row, over.over.name[0])].size;
+    Value *sum = BUILD(&b, OP_sum, over, BUILD(&b, OP_where, NO_ATTRS, pick->is, pick->x, zero));
+    Value *is_place = BUILD(&b, OP_mul, NO_ATTRS, BUILD(&b, OP_ge, NO_ATTRS, pick->label, zero),
+                            BUILD(&b, OP_lt, NO_ATTRS, pick->label, build_number(&b, size)));
+    Value *y = BUILD(&b, OP_where, NO_ATTRS, is_place, BUILD(&b, OP_sub, NO_ATTRS, sum, pick->of_row), zero);
     y = build_like(&b, y, &result(pick->sum)->type);
     y->name = result(pick->sum)->name;
     replace_uses(f, result(pick->sum), y);
