@@ -30,8 +30,9 @@ static void write_strides(Launch *p, const char *from, const char *end, Iteratio
                           FILE *out)
 {
     const char *text = iteration_text(p, body, context);
-    FILL(out, cuda_strides_template, { "type", p->index_type }, { "pack", declare(p->pack) }, { "from", from },
-         { "end", end }, { "threads", number(p, p->row_threads) }, { "body", text });
+    FILL(out, cuda_strides_template, { "unroll", p->kept ? "#pragma unroll 2" : "" }, { "type", p->index_type },
+         { "pack", declare(p->pack) }, { "from", from }, { "end", end }, { "threads", number(p, p->row_threads) },
+         { "body", text });
 }
 
 /* The packs of a row that is read again: those that stay, the others, and the one that is not inside the row as a

@@ -1,3 +1,4 @@
+$unroll
 for ($type $pack = $from; $pack < $end; $pack += $threads) {
     $body
 }
