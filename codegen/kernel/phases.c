@@ -5,8 +5,9 @@
  * multiplied by exp(b - c) (Milakov and Gimelshein, arXiv 1805.02867):
  *
  *     max = max x                     for all packs of a row
- *     sum = sum exp(x - max)              max = max(max, x),  sum *= exp(base - max),  base = max,  sum += exp(x -
- * base)
+ *     sum = sum exp(x - max)              max = max(max, x)
+ *                                         sum = sum * exp(base - max), base = max
+ *                                         sum = sum + exp(x - base)
  *
  * The maximum and the sum then take one phase.  In units of 2^-24, each of the P packs of a thread, and the step from
  * its maximum to the row's, may add an error of 4 by the exponential, and of 1 by the product, where the maximum grows;
@@ -37,17 +38,30 @@ static bool reduces(const Node *node, Role over)
 
 static bool is_exponential(const Node *node) { return node->op && info(node->op)->traits & IS_EXP; }
 
-/* Of a sum of exp(x - most). */
+static bool chooses(const Node *node) { return node->op && info(node->op)->traits & CHOOSES; }
+
+/* Where the sum has exp(x - most), has the maximum that x, too?  Then no term is above exp(0), with any base. */
+static bool is_among(const Node *x, const Node *is, const Node *most)
+{
+    const Node *y = copied_by(most->operand[0]);
+    return y == x || (is && chooses(y) && y->operand[0] == is && copied_by(y->operand[1]) == x);
+}
+
+/* Of a sum of exp(x - most), or of `is ? exp(x - most) : 0`, as without the padding of a dim. */
 static Node *most_of(const Node *sum)
 {
-    const Node *power = reduces(sum, SUM) ? copied_by(sum->operand[0]) : NULL;
+    const Node *power = reduces(sum, SUM) ? copied_by(sum->operand[0]) : NULL, *is = NULL;
+    if (power && chooses(power) && is_zeros(power->operand[2]->value)) {
+        is = power->operand[0];
+        power = copied_by(power->operand[1]);
+    }
     const Node *below = power && is_exponential(power) ? copied_by(power->operand[0]) : NULL;
     if (!below || !below->op || !is_difference(below->op))
         return NULL;
     Node *most = copied_by(below->operand[1]);
     const bool is_of_same = reduces(most, MAX) && most->dims == sum->dims &&
-                            copied_by(most->operand[0]) == copied_by(below->operand[0]) &&
-                            below->dims == most->operand[0]->dims;
+                            is_among(copied_by(below->operand[0]), is, most) &&
+                            sum->operand[0]->dims == most->operand[0]->dims;
     return is_of_same ? most : NULL;
 }
 

@@ -16,11 +16,15 @@
  *
  *     LOOP rows
  *         START most, sum
- *         LOOP row, by lanes                       LOOP row, by lanes
- *             LOOP pack      LOOP pack                 LOAD x
- *                 LOAD x         LOAD x                LET exp, div
- *                 ADD x          LET exp               STORE div
- *             RESCALE sum        ADD exp to sum
+ *         LOOP row, by lanes      LOOP row, by lanes
+ *             LOOP pack               LOAD x
+ *                 LOAD x              LET exp, div
+ *                 ADD x to most       STORE div
+ *             RESCALE sum
+ *             LOOP pack
+ *                 LOAD x
+ *                 LET exp
+ *                 ADD exp to sum
  *         COMBINE most
  *         COMBINE sum
  */

@@ -20,6 +20,24 @@ typedef struct {
     Value *x, *of_row; /* of x - of_row */
 } Pick;
 
+/* places < number */
+static bool is_inside(const Value *is, const Dim *dim)
+{
+    const Op *op = is->def && is->def->kind == OP_lt ? is->def : NULL, *places = op ? arg(op, 0)->def : NULL;
+    return places && places->kind == OP_iota && result(places)->type.dim[0].name == dim->name &&
+           is_any_number(arg(op, 1)) && arg(op, 1)->def->attrs.value >= (double)dim->size;
+}
+
+/* The value that is made 0 in the padding of the dim, where no label is. */
+static const Value *with_padding(const Value *x, Name dim)
+{
+    const Op *op = x->def;
+    const int at = find_dim(&x->type, dim);
+    const bool is_cut =
+        op && at >= 0 && info(op)->traits & CHOOSES && is_zeros(arg(op, 2)) && is_inside(arg(op, 0), &x->type.dim[at]);
+    return is_cut ? arg(op, 1) : x;
+}
+
 /* What it compares with places along the dim, if that is one number for all of these; else NULL. */
 static Value *label_of(const Value *is, Name dim)
 {
@@ -52,7 +70,7 @@ static bool find_pick(const Module *m, Op *op, Pick *pick)
     if (info(op)->family != REDUCTION || info(op)->over != SUM || op->attrs.over.count != 1)
         return false;
     const Name dim = op->attrs.over.name[0];
-    const Op *choice = arg(op, 0)->def;
+    const Op *choice = with_padding(arg(op, 0), dim)->def;
     if (!choice || !(info(choice)->traits & CHOOSES) || !is_zeros(arg(choice, 2)))
         return false;
     const Op *below = arg(choice, 1)->def;

@@ -57,6 +57,19 @@ def test_kept_gradients(precision, microbatch, compiled, data, tmp_path):
     assert_same(logs[1], logs[0], precision)
 
 
+@pytest.mark.parametrize("precision", some(["bf16", "fp32"], 0, 1))
+def test_long_rows(precision, compiled, data, tmp_path):
+    """Of so many logits of a token no multiprocessor keeps all: the loss passes over them twice."""
+    sizes = [word for size in ("layers=1", "embed=8", "heads=1", "seq=8", "vocab=60003") for word in ("-D", size)]
+    settings = (("precision", precision), ("batch", 2), ("microbatch", 1), ("optimizer.lr", 0.03))
+    trainers = [compiled("gpt2", target, settings, (*sizes,)) for target in ("c", "cuda")]
+    loss = re.search(r"kernel_loss_4\(.*?^}", (trainers[1].folder / "kernels.cu").read_text(), re.S | re.M)[0]
+    assert loss.count("rt_rescale") == 2 and loss.count("RT_SMALL_SHARED") == 1  # in packs that stay, and others
+    logs = [train(trainer, data, tmp_path / trainer.target) for trainer in trainers]
+    assert_same(logs[1], logs[0], precision)
+    assert abs(logs[0][-1]["loss"] - logs[0][0]["loss"]) > 0.01
+
+
 @emulated
 def test_initial_weights(compiled, data, tmp_path):
     """A kernel makes what processors compute, bit for bit, since the emulated one has their logarithm and cosine."""
