@@ -11,8 +11,8 @@
  *         ...
  *
  * A thread takes the same packs in each phase, so it needs no barrier.  A multiprocessor has one row at a time: of two,
- * each would keep less than half as much, and the rest of all of them would not stay in the second-level cache.  So that
- * as many bytes are under way as with two, loops are unrolled once.
+ * each would keep less than half as much, and the rest of all of them would not stay in the second-level cache.  So
+ * that as many bytes are under way as with two, loops are unrolled once.
  */
 #include "cuda_row.h"
 
