@@ -96,7 +96,8 @@ class Evaluation:
                 values[statement.name] = Tensor(data.to(self.dtype) if data.dtype.is_floating_point else data,
                                                 tuple(statement.type.dims), frozenset([statement.name]))
             elif isinstance(statement, Output):
-                self.outputs[statement.name] = self.as_tensor(values[statement.value.name]).ordered(tuple(statement.type.dims)).data.detach()
+                value = values[statement.name] = self.as_tensor(self.assigned(statement, values, place))
+                self.outputs[statement.name] = value.ordered((self.batch_dim, *(d for d in value.dims if d != self.batch_dim))).data.detach()
             elif isinstance(statement, Return) and isinstance(statement.value, Several):
                 result = [self.tensor(e, values, place) for e in statement.value.values]
             elif isinstance(statement, (Return, Loss)):

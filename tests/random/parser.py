@@ -297,10 +297,8 @@ class Parser:
 
     def read_output(self):
         name = self.name()
-        self.take(":")
-        stated = self.type()
-        self.take("=")
-        return Output(name, stated, self.expression())
+        stated = self.type() if self.accept(":") else None
+        return Output(name, stated, self.expression() if self.accept("=") else Name(name))
 
     def read_loss(self):
         return Loss(self.expression())

@@ -118,7 +118,8 @@ def line_text(s):
     if isinstance(s, Return):
         return f"return {expression_text(s.value)}"
     if isinstance(s, Output):
-        return f"output {s.name} : {type_text(s.type)} = {expression_text(s.value)}"
+        stated = f" : {type_text(s.type)}" if s.type else ""
+        return f"output {s.name}{stated}" + (f" = {expression_text(s.value)}" if s.value != Name(s.name) else "")
     assert isinstance(s, Loss), s
     return f"loss {expression_text(s.value)}"
 

@@ -203,10 +203,10 @@ class Loss:
 
 @dataclass
 class Output:
-    """Of the model: the value of that name, under another one, with its dims in the order of the type."""
+    """Of the model: the value of that name; or of an expression, which gets the name, with its dims in the order of the type."""
     name: str
     type: TypeOf
-    value: Name
+    value: object
 
 
 @dataclass
