@@ -135,7 +135,7 @@ const char *program_on_path(Arena *arena, const char *name)
 
 bool make_folder(Run *run, const char *path)
 {
-    return make_folders(path, false) || run_failed(run, "cannot make the folder %s: %s", path,
+    return make_folders(path, false) || run_failed(run, "cannot make the folder %s: %s; give another name", path,
                                                    errno == EEXIST ? "a file has that name" : strerror(errno));
 }
 

@@ -83,6 +83,8 @@ static const char *operator_habit(const char *text, int at)
     const char here = text[at], before = at > 0 ? text[at - 1] : ' ';
     if (!here)
         return NULL;
+    if (before == '\r')
+        return "lines end with \\n or \\r\\n, and not with \\r alone";
     if (here == '*' && before == '*')
         return "a ^ b is a power";
     if (here == '/' && (before == '/' || text[at + 1] == '*' || text[at + 1] == '/'))

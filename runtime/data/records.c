@@ -184,6 +184,8 @@ static const char *file_for(const RtData *data, const char *const *given, const 
                    other->of);
         if (other == input && file)
             rt_end(RT_EXIT_USAGE, "%s %s=FILE is given twice", data->option, input->name);
+        if (other == input && !strchr(*one, '=')[1])
+            rt_end(RT_EXIT_USAGE, "%s %s: no file is named after the '='", data->option, *one);
         if (other == input || is_shared)
             file = is_shared ? *one : strchr(*one, '=') + 1;
     }

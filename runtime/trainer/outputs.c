@@ -210,7 +210,8 @@ static void check_model_output(const char *path, bool overwrite)
 static void make_folder(const char *path)
 {
     if (mkdir(path, 0777) && errno != EEXIST)
-        rt_fail("--outputs %s: cannot make the folder: %s", path, strerror(errno));
+        rt_fail("--outputs %s: cannot make the folder: %s; give a path in an existing, writable directory", path,
+                strerror(errno));
 }
 
 void rt_outputs_check(const RtOptions *options, const RtProgram *program, int rank)

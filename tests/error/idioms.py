@@ -88,7 +88,8 @@ def main():
     failed, names = 0, 0
     for kind, words, text in ROW.findall((ROOT / "frontend/syntax/idioms.def").read_text()):
         help_ = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text)).replace('\\"', '"')
-        for word in [*words.split()[:2], words.split()[-1]]:
+        words = re.sub(r"\\u([0-9a-f]{4})", lambda number: chr(int(number[1], 16)), words).split(" ")
+        for word in [*words[:2], words[-1]]:
             names += 1
             spelled = word.capitalize() if len(word) % 2 else "_" + word
             spelled = spelled if kind in ("FUNCTION", "SETTING") else word.capitalize() if kind == "NAME" else word

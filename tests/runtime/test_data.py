@@ -483,6 +483,7 @@ def test_records_that_do_not_fit(refused, tmp_path, array, said):
 
 @pytest.mark.parametrize("words, said", [
     (("--data", "tokens=a.npy", "--data", "tokens=a.npy"), "--data tokens=FILE is given twice"),
+    (("--data", "tokens="), "--data tokens=: no file is named after the '='"),
     (("--data", "labels=a.npy"), "'labels' is next(tokens), and gets the data of that"),
     (("--data", "tokens=a.npy", "--data", "more=a.npy"), "--data more=a.npy: this model trains on records: give --data tokens=FILE"),
     (("--data", "tokens=a.npy", "--data-format", "npy"), "--data-format is that of tokens, and has no effect on records"),
