@@ -78,6 +78,13 @@ CASES = [
     Case("egnn", "atoms in space: each pair of them, and two values that a repeat carries",
          dict(kind=((5,), 7), place=((5, 3), "f32"), real=((5,), "bool"), energy=((), "f32")),
          dict(layers=2, atom=5, element=7, embed=8)),
+    Case("nsa", "attention to blocks of keys that are chosen by their means",
+         dict(tokens=((13,), 30)), dict(layers=2, near=3, block_=3, place=4, chosen=2, vocab=30, embed=8, group=2, head=4, ff=12)),
+    Case("evoformer", "pairs of places: they bias attention, and learn of triangles",
+         dict(sequence=((3, 5), 7), far=((5, 5), "f32")),
+         dict(layers=2, row=3, place=5, kind=7, wide=8, pair=6, heads=2, head=3, low=5, apart=4)),
+    Case("kalman", "matrices that a scan carries; the likelihood of measurements of which some are missing",
+         dict(value=((6,), "f32"), seen=((6,), "bool")), dict(time=6, state_=3)),
 ]
 DRAWN = {"dit": "random noise and times; a condition that shifts, scales and gates",
          "vae": "a code drawn from a distribution that is computed"}

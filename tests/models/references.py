@@ -459,3 +459,86 @@ def egnn(w, kind, place, real, energy):
     each = h @ w["w_out"] + 0.1 * (at * at).sum(-1)
     guess = (each * real).sum(1) / real.sum(1).clamp(min=1)
     return (guess - energy).abs().mean()
+
+
+def nsa(w, tokens, labels, block=4, near=3, chosen=2):
+    """Query by query."""
+    def rms(x, name):
+        return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * w[f"{name}.gain"]
+
+    def attention(x, name):
+        own = {key: w[f"attn.{name}.{key}"] for key in ("wq", "wk", "wv", "mix_k", "mix_v", "w_gate", "wo")}
+        q, k, v = torch.einsum("bse,egh->bsgh", x, own["wq"]), x @ own["wk"], x @ own["wv"]
+        scale, length, rows = k.shape[-1]**-0.5, x.shape[1], []
+        means = [torch.einsum("bnph,p->bnh", y.unflatten(1, (-1, block)), own[mix]) for y, mix in ((k, "mix_k"), (v, "mix_v"))]
+        for t in range(length):
+            mine, ended = q[:, t], t // block
+
+            def seen(keys, values):
+                return torch.einsum("bgk,bkh->bgh", (scale * torch.einsum("bgh,bkh->bgk", mine, keys)).softmax(-1), values)
+
+            coarse, use = torch.zeros_like(mine), torch.zeros(len(x), length // block, dtype=x.dtype)
+            if ended:
+                use[:, :ended] = (scale * torch.einsum("bgh,bkh->bgk", mine, means[0][:, :ended])).softmax(-1).sum(1).detach()
+                coarse = seen(means[0][:, :ended], means[1][:, :ended])
+            use[:, t // block], use[:, t // block + 1:] = 1e3, -1
+            fine = []
+            for b, kept in enumerate(use.topk(chosen, -1).indices.tolist()):
+                at = [n * block + i for n in kept for i in range(block) if n * block + i <= t]
+                score = scale * mine[b] @ k[b, at].T
+                fine.append(score.softmax(-1) @ v[b, at])
+            local = seen(k[:, max(0, t - near + 1):t + 1], v[:, max(0, t - near + 1):t + 1])
+            gate = torch.einsum("be,egw->bgw", x[:, t], own["w_gate"]).sigmoid().unsqueeze(-1)
+            rows.append(gate[:, :, 0] * coarse + gate[:, :, 1] * torch.stack(fine) + gate[:, :, 2] * local)
+        return torch.einsum("bsgh,ghe->bse", torch.stack(rows, 1), own["wo"])
+
+    x = w["wte"][tokens]
+    for i in range(2):
+        x = x + attention(rms(x, f"ln_1.{i}"), i)
+        x = x + mlp(rms(x, f"ln_2.{i}"), w, f"mlp.{i}")
+    return F.cross_entropy((rms(x, "norm_f") @ w["wte"].T).flatten(0, 1), labels.flatten())
+
+
+def evoformer(w, sequence, far):
+    def plain(x):
+        return F.layer_norm(x, x.shape[-1:])
+
+    def attend(x, own, bias=None):
+        q, k, v = (torch.einsum("...sw,whd->...hsd", x, own[name]) for name in ("wq", "wk", "wv"))
+        y = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1]**0.5 + (0 if bias is None else bias), -1) @ v
+        y = y * torch.einsum("...sw,whd->...hsd", x, own["wg"]).sigmoid() if "wg" in own else y
+        return torch.einsum("...hsd,hdw->...sw", y, own["wo"])
+
+    def of(name):
+        return {key[len(name) + 1:]: value for key, value in w.items() if key.startswith(f"{name}.")}
+
+    x, first, places = w["kinds"][sequence], sequence[:, 0], torch.arange(sequence.shape[2])
+    z = w["left"][first][:, :, None] + w["right"][first][:, None] + w["near"][(places[:, None] - places).abs().clamp(max=len(w["near"]) - 1)]
+    for n in range(2):
+        bias = torch.einsum("bijp,ph->bhij", plain(z), w[f"scores.{n}.w"])[:, None]
+        x = x + attend(plain(x), of(f"along.{n}"), bias)
+        x = x + attend(plain(x).transpose(1, 2), of(f"column.{n}")).transpose(1, 2)
+        own, y = of(f"products.{n}"), plain(x)
+        z = z + torch.einsum("bria,brjc,acp->bijp", y @ own["w_from"], y @ own["w_to"], own["wo"]) / x.shape[1]
+        for way, sides in (("out", "bikl,bjkl->bijl"), ("in", "bkil,bkjl->bijl")):
+            own, y = of(f"{way}.{n}"), plain(z)
+            a, b = ((y @ own[f"g_{side}"]).sigmoid() * (y @ own[f"w_{side}"]) for side in "ab")
+            z = z + plain(torch.einsum(sides, a, b)) @ own["wo"] * (y @ own["gate"]).sigmoid()
+    one_way = z @ w["w_out"]
+    return F.mse_loss(one_way + one_way.transpose(1, 2), far)
+
+
+def kalman(w, value, seen):
+    """The measurements are numbers of one Gaussian distribution, whose covariance follows from the system."""
+    move, sight, times = w["move"], w["sight"], value.shape[1]
+    spreads, states = [], torch.eye(len(sight), dtype=value.dtype)
+    for _ in range(times):
+        states = move.T @ states @ move + torch.diag(w["log_q"].exp())
+        spreads.append(states)
+    rows = [[sight @ torch.linalg.matrix_power(move.T, abs(s - t)) @ spreads[min(s, t)] @ sight for t in range(times)] for s in range(times)]
+    covariance = torch.stack([torch.stack(row) for row in rows]) + w["log_r"].exp() * torch.eye(times, dtype=value.dtype)
+    likely = []
+    for row, known in zip(value, seen):
+        some = torch.distributions.MultivariateNormal(torch.zeros(int(known.sum()), dtype=value.dtype), covariance[known][:, known])
+        likely.append(some.log_prob(row[known]) + known.sum() * math.log(2 * math.pi) / 2 if known.any() else value.new_zeros(()))
+    return -torch.stack(likely).mean()

@@ -46,7 +46,7 @@ def seen(case, arrays, step):
     """What the model is given in a step: its inputs in their order."""
     own = {name: torch.from_numpy(array[step * BATCH:(step + 1) * BATCH]) for name, array in arrays.items()}
     own = {name: x.double() if x.is_floating_point() else x.long() if x.dtype == torch.int32 else x for name, x in own.items()}
-    if case.name in ("deltanet", "depths", "dpo", "distill", "looped", "qkclip", "xlstm"):
+    if case.name in ("deltanet", "depths", "dpo", "distill", "looped", "nsa", "qkclip", "xlstm"):
         whole = own.pop("tokens")
         own = {"tokens": whole[..., :-1], "labels": whole[..., 1:], **own}
     return list(own.values())

@@ -199,6 +199,8 @@ static Places find_places(Original *o)
     const bool is_scheduled = micros && micros->attrs.stages;
     if (o->before)
         add_places(o, &plants_of_gradients, &places);
+    if (!o->before)
+        add_places(o, &plants_of_outputs, &places);
     if (is_scheduled)
         add_places(o, &plants_of_schedules, &places);
     for (size_t i = 0; i < sizeof lists / sizeof *lists && !o->before && !is_scheduled; i++)

@@ -22,6 +22,7 @@ extern const PlantList plants_of_memory;    /* plant_memory.c */
 extern const PlantList plants_of_kernels;   /* plant_kernel.c */
 extern const PlantList plants_of_lanes;     /* plant_lanes.c */
 extern const PlantList plants_of_schedules; /* plant_schedule.c */
+extern const PlantList plants_of_outputs;   /* plant_outputs.c */
 
 /* --- ways.c: which ops ... --- */
 bool is_scale(Module *m, Func *f, Op *op); /* a constant that affects results */

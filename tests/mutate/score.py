@@ -26,7 +26,7 @@ PROGRAMS += [("gpt2", dict(pp=2, dp=2, cp=1, tp=1, zero=2, schedule="1f1b", chun
 STAGES = [("autodiff", "chunk"), ("padding", None), ("memory", None)]  # and what came before, if that is the judge
 STAGES_OF_PIPELINES = [("pipeline", None), ("memory", None)]
 IN_RANDOM = 6  # mistakes in each random program, at each stage
-KINDS = "abcdefghijklmnrstu"
+KINDS = "abcdefghijklmnrstuv"
 
 
 def run(command, may_fail=False):
@@ -55,11 +55,18 @@ def plant(folder, source, said, how, stages):
     return text
 
 
+def with_outputs(text):
+    """What goes into the layers, what comes out of them, and scores."""
+    early, loss = "    repeat layers { x = layer(x) as h }\n", "    loss "
+    assert early in text and loss in text
+    return text.replace(early, f"    output early = x\n{early}    output late = x\n").replace(loss, f"    output scores = max(logits, vocab)\n{loss}")
+
+
 def in_example(folder, most, number):
     model, mesh = PROGRAMS[number]
     layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32", over="dp")
     source = folder / f"{model}-{number}.mdl"
-    source.write_text(layouts.model_text(model, layout))
+    source.write_text(with_outputs(layouts.model_text(model, layout)))
     is_pipeline = "pp" in mesh
     said = layouts.settings(model, layout, **({"layers": 2 * mesh["pp"]} if is_pipeline else mesh.get("sizes", {})))
     return plant(folder, source, said, ["each", most], STAGES_OF_PIPELINES if is_pipeline else STAGES)
