@@ -206,9 +206,9 @@ static void assign_op(Layout *s, Func *f, Op *op)
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
         Dim *dim = &op->attrs.dims.dim[i];
-        const Dim *split = &space.dim[find_dim(&space, dim->name)];
-        if (!needs_whole(op, dim->name))
-            dim->split = split->split, dim->zigzag = split->zigzag;
+        const int at = find_dim(&space, dim->name);
+        if (at >= 0 && !needs_whole(op, dim->name))
+            dim->split = space.dim[at].split, dim->zigzag = space.dim[at].zigzag;
     }
     retype_results(s, op);
     for (int i = 0; i < op->results.count; i++)

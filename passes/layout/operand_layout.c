@@ -60,8 +60,9 @@ void adopt_splits(const LayoutRules *rules, const Op *op, Type *space, Axes pend
     for (int i = 0; i < op->args.count; i++)
         for (int j = 0; j < arg(op, i)->type.rank; j++) {
             const Dim *dim = &arg(op, i)->type.dim[j];
-            Dim *own = &space->dim[find_dim(space, dim->name)];
-            for (int k = own->split.count; k < dim->split.count; k++) {
+            const int at = find_dim(space, dim->name);
+            Dim *own = &space->dim[at];
+            for (int k = at < 0 ? dim->split.count : own->split.count; k < dim->split.count; k++) {
                 Dim more = *own;
                 Axes used = axes_in_use(space) | pending;
                 if (needs_whole(op, dim->name) || used & 1u << dim->split.axis[k])
@@ -75,16 +76,37 @@ void adopt_splits(const LayoutRules *rules, const Op *op, Type *space, Axes pend
         }
 }
 
+/* False if there is no room for it. */
+static bool add_dim(Type *space, const Dim *dim)
+{
+    if (find_dim(space, dim->name) >= 0)
+        return true;
+    if (space->rank < MAX_RANK)
+        space->dim[space->rank] = *dim;
+    return space->rank < MAX_RANK && ++space->rank;
+}
+
+/* Adds the dims of operands and attributes; `splits_only`: without those that the op needs whole. */
+static bool add_dims(Type *space, const Op *op, bool splits_only)
+{
+    bool good = true;
+    for (int i = 0; i < op->args.count; i++)
+        for (int j = 0; j < arg(op, i)->type.rank; j++)
+            if (!splits_only || !needs_whole(op, arg(op, i)->type.dim[j].name))
+                good &= add_dim(space, &arg(op, i)->type.dim[j]);
+    for (int i = 0; i < op->attrs.dims.count; i++)
+        if (!splits_only || !needs_whole(op, op->attrs.dims.dim[i].name))
+            good &= add_dim(space, &op->attrs.dims.dim[i]);
+    return good;
+}
+
 Type whole_space(const Op *op)
 {
     Type space = { 0 };
-    for (int i = 0; i < op->args.count; i++)
-        for (int j = 0; j < arg(op, i)->type.rank; j++)
-            if (find_dim(&space, arg(op, i)->type.dim[j].name) < 0 && space.rank < MAX_RANK)
-                space.dim[space.rank++] = arg(op, i)->type.dim[j];
-    for (int i = 0; i < op->attrs.dims.count; i++)
-        if (find_dim(&space, op->attrs.dims.dim[i].name) < 0 && space.rank < MAX_RANK)
-            space.dim[space.rank++] = op->attrs.dims.dim[i];
+    if (!add_dims(&space, op, false)) {
+        space = (Type){ 0 };
+        add_dims(&space, op, true);
+    }
     return unsplit_type(space);
 }
 
@@ -93,9 +115,11 @@ Type wanted_type(const Type *given, const Type *space, Axes pending)
     Type wanted = unsplit_type(*given);
     wanted.partial = pending & (given->partial | ~pending_with_stages(given));
     for (int i = 0; i < wanted.rank; i++) {
-        const Dim *dim = &space->dim[find_dim(space, wanted.dim[i].name)];
-        wanted.dim[i].split = dim->split;
-        wanted.dim[i].zigzag = dim->zigzag;
+        const int at = find_dim(space, wanted.dim[i].name);
+        if (at < 0)
+            continue;
+        wanted.dim[i].split = space->dim[at].split;
+        wanted.dim[i].zigzag = space->dim[at].zigzag;
     }
     return wanted;
 }

@@ -13,7 +13,8 @@ int uses_of(const Map *uses, const Value *value);
  * last: these operands. */
 Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *first, int *last);
 
-/* The union of the operands' dims, and those that {dims} gives the result; sizes only. */
+/* The union of the operands' dims, and those that {dims} gives the result; sizes only.  If they are more than a tensor
+ * may have, those that the op needs whole are not there. */
 Type whole_space(const Op *op);
 
 /* Keeps splits of an operand over axes that the rules do not use: state under zero stays split. */

@@ -5,8 +5,8 @@ import torch
 
 import optimizers
 import reference
+from added import add_layers, add_many_dims
 from instances import share_some
-from parser import parse
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, LARGEST_IN_BLOCKS, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
 from states import average_some
@@ -427,47 +427,6 @@ def name_outputs(draw, program):
         program.model.body.insert(-1, Output(f"out{number}", TypeOf(dims, None if value.kind == "f32" else value.kind), Name(name)))
 
 
-LAYERS = """
-dim batch
-dim seq = 1
-dim vocab = 1
-dim wide8 = WIDE
-dim inner8 = INNER
-block layer8(x: [..., wide8]) {
-    param up : [wide8, inner8] = uniform(-0.1, 0.1)
-    param down : [inner8, wide8] = normal(0.05)
-    return dot(tanh(dot(x, up, wide8)), down, inner8)
-}
-model m {
-    input tokens : i32[batch, seq]
-    param table8 : [vocab, wide8] = uniform(-1.2, 1.2)
-    e8 = table8[vocab = tokens]
-    repeat 2 {
-        e8 = e8 + (layer8(e8) as w8)
-    }
-    loss 0.25 * mean(square(e8))
-}
-train {
-    optimizer = sgd(lr = 0.1)
-}
-"""
-
-
-def add_layers(draw, program):
-    """Layers whose products have several blocks of 8 bits: drawn statements rarely have them."""
-    tokens = next((s for s in program.model.body if isinstance(s, Input) and s.name == "tokens"), None)
-    if not tokens or tokens.type.dims != ["batch", "seq"] or "vocab" not in program.dims:
-        return
-    wide, inner = draw.choice([256, 256, 384]), draw.choice([128, 200, 256])
-    added = parse(LAYERS.replace("WIDE", str(wide)).replace("INNER", str(inner)))
-    body, (_, param, *statements, loss) = program.model.body, added.model.body
-    first = next(i for i, statement in enumerate(body) if not isinstance(statement, (Input, Param)))
-    body[first:first] = [param]
-    body[-1:] = [*statements, Loss(binary("+", body[-1].value, loss.value))]
-    at = program.declarations.index(program.model)
-    program.declarations[at:at] = [d for d in added.declarations if getattr(d, "name", "").endswith("8")]
-
-
 def generate(seed, large_share=LARGE_SHARE):
     drawing = Drawing(seed, large_share)
     try:
@@ -478,6 +437,8 @@ def generate(seed, large_share=LARGE_SHARE):
         return generate(f"{seed} again", large_share)
     if drawing.state.largest == LARGEST_IN_BLOCKS:
         add_layers(drawing.large, program)
+    elif random.Random(f"many dims {seed}").random() < 0.05:
+        add_many_dims(program)
     exempt_some(drawing.draw, program)
     share_some(drawing.draw, program)
     average_some(drawing.draw, program)

@@ -234,6 +234,7 @@ KINDS = {
     "stage_terms": Kind("terms of a sum on different stages have two dtypes", "pend takes terms of one type", drawn=False, later=True),
     "written_on_stages": Kind("a body that one stage calls is taken for one that writes on all", "_ writes _ over _, which is still read", drawn=False, later=True),
     "gradient_as_state": Kind("with just_in_time, new state that is the gradient itself is read before it is computed", "is used before it is defined", drawn=False, later=True),
+    "nine_dims": Kind("operands and results of eight dims have nine together, and a layout is read where there is none", "hang|crash|signal", drawn=False, later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
