@@ -30,7 +30,8 @@ static bool join(Module *m, const Op *op, const Type *type, Type *space)
         const Dim *dim = &type->dim[i];
         int at = find_dim(space, dim->name);
         if (at < 0 && space->rank == MAX_RANK)
-            return REFUSE(NULL, "%s has more than %d dims", info(op)->name, MAX_RANK);
+            return REFUSE("merge(x, (d, e) -> f) makes one dim of two", "%s has more than %d dims", info(op)->name,
+                          MAX_RANK);
         if (at < 0)
             space->dim[space->rank++] = *dim;
         else if (space->dim[at].size != dim->size || space->dim[at].padded != dim->padded ||

@@ -161,11 +161,12 @@ static void attend_back_around(Ring *r)
 void split_keys(const Module *m, Op *op, Type *space)
 {
     const int at = op->attrs.seq ? find_dim(space, op->attrs.seq) : -1;
-    for (const ShardRule *rule = m->rules; rule && at >= 0; rule = rule->next) {
+    const int keys = op->attrs.key ? find_dim(space, op->attrs.key) : -1; /* of nine dims it is not there */
+    for (const ShardRule *rule = m->rules; rule && at >= 0 && keys >= 0; rule = rule->next) {
         const Dim *seq = &space->dim[at];
         if (!passes_keys_around(m, op, rule) || !seq->split.count || seq->split.axis[0] != rule->axis)
             continue;
-        Dim *key = &space->dim[find_dim(space, op->attrs.key)];
+        Dim *key = &space->dim[keys];
         key->split = (Split){ .count = 1, .axis = { seq->split.axis[0] } };
         key->zigzag = seq->zigzag;
         op->attrs.axis = 1u << rule->axis;
