@@ -3,6 +3,7 @@ from parser import parse
 from scope import binary
 from tree import Input, Loss, Param
 
+WIDEST = 2048  # of layers: messages are short beside their products
 LAYERS = """
 dim batch
 dim seq = 1
@@ -74,6 +75,11 @@ def add_layers(draw, program):
     """Layers whose products have several blocks of 8 bits: drawn statements rarely have them."""
     wide, inner = draw.choice([256, 256, 384]), draw.choice([128, 200, 256])
     add(program, LAYERS.replace("WIDE", str(wide)).replace("INNER", str(inner)))
+
+
+def add_wide_layers(program):
+    """Layers that compute much of little: beside that, messages cross their borders."""
+    add(program, LAYERS.replace("WIDE", "2").replace("INNER", str(WIDEST)).replace("repeat 2", "repeat 3"))
 
 
 def add_many_dims(program):

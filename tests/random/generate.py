@@ -5,7 +5,7 @@ import torch
 
 import optimizers
 import reference
-from added import add_layers, add_many_dims
+from added import add_layers, add_many_dims, add_wide_layers
 from instances import share_some
 from prune import bodies, pruned
 from scope import CONFUSABLE_NAMES, DIM_NAMES, LARGEST_IN_BLOCKS, OPEN, Local, Scope, State, TooLarge, Value, binary, call, number
@@ -437,8 +437,8 @@ def generate(seed, large_share=LARGE_SHARE):
         return generate(f"{seed} again", large_share)
     if drawing.state.largest == LARGEST_IN_BLOCKS:
         add_layers(drawing.large, program)
-    elif random.Random(f"many dims {seed}").random() < 0.05:
-        add_many_dims(program)
+    elif random.Random(f"added {seed}").random() < 0.1:
+        random.Random(f"which is added {seed}").choice([add_many_dims, add_wide_layers])(program)
     exempt_some(drawing.draw, program)
     share_some(drawing.draw, program)
     average_some(drawing.draw, program)

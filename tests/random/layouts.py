@@ -3,6 +3,7 @@ import itertools
 import math
 
 import tables
+from added import WIDEST
 from blocks import expanded
 from constants import flag_of, known_numbers, number_of
 from printer import tables_of
@@ -219,6 +220,9 @@ class Layout:
     def rule(self, axis):
         """What is split over an axis: the batch, one to three dims, or a pair of them."""
         size, draw = self.axes[axis], self.draw
+        has_wide = self.known.get("inner8") == WIDEST and "inner8" not in self.split and size > 1
+        if has_wide and draw.random() < 0.8 and self.divide("inner8", size):
+            return Shard(["inner8"], axis, "seq" if any(self.divide("seq", size) for _ in range(3)) else None)
         is_fed = any(isinstance(s, Input) for s in self.program.model.body)
         wants_data = is_fed and self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
         settled = is_fed and self.data is not None and size == self.data and "batch" not in self.split
