@@ -147,6 +147,14 @@ static DType dtype_of(Operand operand)
     return operand.number.real ? F32 : I32;
 }
 
+/* where(c, 1, 0) */
+static bool chooses_whole_numbers(Operand operand)
+{
+    const Op *op = operand.kind == TENSOR ? operand.value->def : NULL;
+    return op && op->kind == OP_where && arg(op, 1)->def && arg(op, 1)->def->kind == OP_constant && arg(op, 2)->def &&
+           arg(op, 2)->def->kind == OP_constant;
+}
+
 /* Numbers take the dtype of the other operand; a bool beside a number is 0 or 1. */
 bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const Operand operands[2], Value *values[2])
 {
@@ -156,11 +164,13 @@ bool unify(Lower *l, Loc at, const char *verb, const Ast *const asts[2], const O
             dtype[i] = F32;
     if (dtype[0] != dtype[1] && dtype[0] != BOOL && dtype[1] != BOOL) {
         bool number = operands[0].kind == NUMBER || operands[1].kind == NUMBER;
+        bool choice = chooses_whole_numbers(operands[dtype[0] == I32 ? 0 : 1]);
         return complain(l,
                         (Where){ .at = at,
                                  .also = { asts[0]->loc, asts[1]->loc },
-                                 .help = number ? "write a whole number, or cast(..., f32) the tensor"
-                                                : "cast(..., f32) or cast(..., i32) one of them" },
+                                 .help = choice   ? "where(c, 1.0, 0.0) chooses floating-point numbers"
+                                         : number ? "write a whole number, or cast(..., f32) the tensor"
+                                                  : "cast(..., f32) or cast(..., i32) one of them" },
                         "cannot %s i32 and floating-point numbers", verb);
     }
     DType common = dtype[0] == BOOL ? dtype[1] : dtype[0];
