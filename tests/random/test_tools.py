@@ -47,6 +47,11 @@ class Tools(unittest.TestCase):
             program = generate.generate(seed)
             self.assertEqual(parse(program_text(program)), program, f"program {seed}")
 
+    def test_outputs_as_one_may_write_them(self):
+        lines = ["output y", "output z = y * 2.0", "output t : [batch, d] = y"]
+        text = "dim batch\ndim d = 2\nmodel m {\n" + "".join(f"    {line}\n" for line in ["y = x", *lines, "loss mean(z)"]) + "}\n"
+        self.assertEqual([line.strip() for line in program_text(parse(text)).splitlines() if "output" in line], lines)
+
     def test_tables(self):
         """They come back from the text; each action is once there, and after what it reads; many orders are drawn."""
         draw = random.Random(1)
