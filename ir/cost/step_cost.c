@@ -252,7 +252,7 @@ double bytes_between_stages(const Module *m, const MicroParts *parts,
         for (int k = 0; k < parts->part[i].nloops; k++) {
             const Op *loop = parts->part[i].loop[k];
             double bytes = 0;
-            for (int j = 0; j < loop->attrs.carried; j++)
+            for (int j = 0; j < count_passed_on(loop); j++)
                 if (!is_wanted || is_wanted(m, loop, j))
                     bytes += (double)local_bytes(m, &loop->results.at[j]->type);
             most = bytes > most ? bytes : most;

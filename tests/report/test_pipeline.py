@@ -362,6 +362,16 @@ def test_balance_of_repeats(report, model, copies, pp):
     assert slowest() <= best * 1.02  # kernels share some work that is counted op by op before
 
 
+def test_gathered_weights_stay_on_their_stage(report, tmp_path):
+    """Those of zero 3 are under way from copy to copy, not from stage to stage."""
+    path = tmp_path / "llama.mdl"
+    text = (HERE.parents[1] / "examples/llama.mdl").read_text()
+    path.write_text(text.replace("zero 1 over dp, cp", "zero 3 over dp (overlap_params)"))
+    options = "--mesh=dp=2,pp=2", "--schedule=interleaved", "--chunks=2", "--set=train.batch=16", "--set=train.microbatch=1", "-Dlayers=8", "-Dseq=64", "-Dvocab=64"
+    sent, whole = (report(*options, f"--zero={stage}", file=path)["pipeline"]["message_bytes"] for stage in (3, 0))
+    assert sent == whole == 64 * 2048 * 2
+
+
 def test_handed_on(report, pipeline):
     """What all decoders read of the encoder goes from stage to stage; a pipeline of one repeat hands nothing on."""
     two = report("--mesh=pp=4", "--set", "train.microbatch=1", file=HERE.parent / "ranks" / "encoder_decoder.mdl")["pipeline"]
