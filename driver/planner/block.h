@@ -5,8 +5,9 @@
  * their pipeline is.  So the parts are timed in a program without a pipeline, and the time of a stage is the sum of
  * the parts that it runs.  Three such programs are compiled: a rough one without zero, data-parallel ranks and
  * recomputation, which serves most layouts; one without zero and with few data-parallel ranks; and one with the zero
- * of the layout.  Schedules that divide the backward action need the time
- * of both halves: these come from a program of two ranks with that schedule.
+ * of the layout.  Schedules that divide the backward action need the time of both halves; and stages with several
+ * micro-batches abreast hide less than a program without stages, where messages cross from copy to copy.  These come
+ * from a program of two stages.
  *
  *   block.c        finds them, by what they have in common
  *   sized.h        programs that layouts have in common, without their modules
@@ -31,7 +32,7 @@ typedef struct {
 typedef struct Block {
     PlanLayout like;
     BlockOf of;
-    int64_t micros; /* micro-batches of that layout */
+    int64_t turns; /* of that layout: see turns_of() */
     const char *refused;
     MicroTime time;
     double saved[MAX_REPEATS]; /* bytes that a copy keeps for its backward */

@@ -31,14 +31,14 @@ static BlockBound less(const Planner *p, const PlanLayout *layout, double second
     return (BlockBound){ seconds * (1 - error_of(p, layout)), memory, NULL };
 }
 
-static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
+static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool in_stages)
 {
-    return (BlockOf){ with_zero, micro_batches(p, layout) > 1, is_divided, 0, false };
+    return (BlockOf){ .with_zero = with_zero, .is_summed = micro_batches(p, layout) > 1, .in_stages = in_stages };
 }
 
-static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero, bool is_divided)
+static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero, bool in_stages)
 {
-    return find_block(p, layout, asked_of(p, layout, with_zero, is_divided));
+    return find_block(p, layout, asked_of(p, layout, with_zero, in_stages));
 }
 
 /* Without zero and with it, where that makes a difference to a micro-batch (see block.c): of what the layout can have
@@ -77,11 +77,13 @@ static int kinds_of_messages(Planner *p, const PlanLayout *layout, PlanLayout ki
     return sums_late(p, &kind[0]) == sums_late(p, &kind[1]) ? 1 : kinds_of_zero(p, layout, kind);
 }
 
-/* The layout that gathers keys and recomputes nothing, in place of this one. */
+/* The layout that gathers keys and recomputes nothing, with whole messages of one micro-batch after the other, in place
+ * of this one. */
 static PlanLayout base_of(const PlanLayout *layout)
 {
     PlanLayout base = *layout;
     base.attend = GATHER, base.recompute = RECOMPUTE_NONE;
+    base.pieces = 1, base.abreast = 1;
     return base;
 }
 
@@ -119,11 +121,13 @@ static StepBound lowered(StepBound bound, double share)
     return bound;
 }
 
-/* With full recomputation, which needs the least memory, and by any means to get keys but to gather them. */
+/* With full recomputation and one micro-batch after the other, which needs the least memory, and by any means to get
+ * keys but to gather them. */
 static PlanLayout with_any_policies(const Planner *p, const PlanLayout *layout)
 {
     PlanLayout any = *layout;
     any.recompute = RECOMPUTE_FULL;
+    any.abreast = 1;
     any.attend = attends_apart(p, layout) ? RING : GATHER;
     return any;
 }
@@ -168,7 +172,7 @@ StepBound model_bound(Planner *p, const PlanLayout *layout)
     for (int i = 0; i < count; i++) {
         MicroTime time = work;
         const PlaceTime sent = least_messages(p, &kind[i]);
-        time.whole = fmax(time.whole, fmax(sent.seconds[INSIDE], sent.seconds[OUTSIDE]));
+        time.whole = fmax(time.whole, lanes_of(layout) * fmax(sent.seconds[INSIDE], sent.seconds[OUTSIDE]));
         take_less(&least, least_of_micros(p, layout, &time), sent_in_step(p, layout, sent));
     }
     return count ? least : (StepBound){ 0 };
@@ -196,11 +200,14 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
     return why;
 }
 
+/* Messages in pieces, or of several micro-batches abreast, may all hide behind what the layout computes. */
+static bool hides_more(const PlanLayout *layout) { return layout->pieces > 1 || lanes_of(layout) > 1; }
+
 /* Of any number of sequences and of data-parallel ranks: other messages are joined then, and dims of one element are
  * moved for nothing. */
 static BlockOf rough_of(const Planner *p, const PlanLayout *layout)
 {
-    return (BlockOf){ .is_summed = micro_batches(p, layout) > 1, .is_rough = true };
+    return (BlockOf){ .is_summed = micro_batches(p, layout) > 1, .is_rough = true, .is_silent = hides_more(layout) };
 }
 
 /* A rough program counts for so much (found: 0.1 % too much of large models). */
@@ -213,8 +220,20 @@ static double share_of_rough(const Planner *p, const PlanLayout *layout)
     return p->has_experts && layout->microbatch == 1 && attends_apart(p, layout) ? 0.8 : ROUGH_SHARE;
 }
 
-/* A rough program waits for whole messages, of one micro-batch. */
-bool has_rough_bound(const PlanLayout *layout) { return layout->pieces == 1 && lanes_of(layout) == 1; }
+/* Of so many micro-batches that are abreast. */
+static MicroTime times(const MicroTime *time, int lanes)
+{
+    MicroTime all = { .whole = time->whole * lanes };
+    for (int i = 0; i <= MAX_REPEATS; i++)
+        for (int kind = 0; kind < N_ACTION_KINDS; kind++) {
+            all.beside[kind][i] = time->beside[kind][i] * lanes;
+            if (i < MAX_REPEATS)
+                all.copy[kind][i] = time->copy[kind][i] * lanes;
+        }
+    for (int i = 0; i < MAX_REPEATS; i++)
+        all.back[i] = time->back[i] * lanes;
+    return all;
+}
 
 /* The rough program that gathers keys and recomputes nothing serves others, too: keys that come by other means take at
  * least no time, what a ring computes of them takes longer, and products that are recomputed come on top.  But what is
@@ -239,7 +258,8 @@ StepBound rough_bound(Planner *p, const PlanLayout *layout)
             sent.seconds[place] -= b->links.keys.seconds[place];
         if (b->refused)
             return (StepBound){ 0 };
-        take_less(&least, fmax(all * share, gathers ? least_of_micros(p, layout, &b->time) : 0),
+        const MicroTime abreast = times(&b->time, lanes_of(layout));
+        take_less(&least, fmax(all * share, gathers ? least_of_micros(p, layout, &abreast) : 0),
                   sent_in_step(p, layout, sent));
     }
     return lowered(least, share_of_rough(p, layout) * (1 - error_of(p, layout)) * (keeps ? 1 : 1 - not_kept));
@@ -286,12 +306,12 @@ static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 static double added_by_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const double stages = (double)pipeline_ranks(p, layout), micros = (double)micro_batches(p, layout);
-    const bool is_summed = micros > 1;
+    const double stages = (double)pipeline_ranks(p, layout), turns = (double)turns_of(p, layout);
+    const bool is_summed = micro_batches(p, layout) > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
     if (!with || without->refused)
         return 0;
-    const double in_micros = fmax(0, with->time.whole - without->time.whole) * micros * JOINED_SHARE;
+    const double in_micros = fmax(0, with->time.whole - without->time.whole) * turns * JOINED_SHARE;
     return hides(layout) || !is_summed ? 0 : (in_micros + once_seconds(p, layout, with)) / stages;
 }
 
@@ -381,23 +401,25 @@ BlockBound traffic_bound(Planner *p, const PlanLayout *layout)
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }
 
-/* Do backward actions have two parts, of activations and of weights? */
-static bool is_divided(const Planner *p, const PlanLayout *layout)
+/* Does a program with stages say more than one without?  Backward actions may have two parts, of activations and of
+ * weights; and in stages no message crosses from copy to copy, which hides more, the more micro-batches are abreast. */
+static bool needs_stages(const Planner *p, const PlanLayout *layout)
 {
-    return (layout->schedule == ZB_H1 || layout->schedule == ZB_V) && stage_weights(p, layout->recompute)->repeats > 0;
+    return pipeline_ranks(p, layout) > 1 && stage_weights(p, layout->recompute)->repeats > 0 &&
+           (divides_backward(layout) || lanes_of(layout) > 1);
 }
 
-static const Block *divided_block(Planner *p, const PlanLayout *layout, bool with_zero)
+static const Block *block_in_stages(Planner *p, const PlanLayout *layout, bool with_zero)
 {
-    const Block *block = is_divided(p, layout) ? block_of(p, layout, with_zero, true) : NULL;
+    const Block *block = needs_stages(p, layout) ? block_of(p, layout, with_zero, true) : NULL;
     return block && !block->refused ? block : NULL;
 }
 
 /* Seconds. */
-static double bound_of_divided(Planner *p, const PlanLayout *layout, const Block *divided, const Block *zero)
+static double bound_in_stages(Planner *p, const PlanLayout *layout, const Block *in_stages, const Block *zero)
 {
-    const Block *without = divided_block(p, layout, false);
-    return without ? bound_of_pipeline(p, layout, divided, without, zero, true) : 0;
+    const Block *without = block_in_stages(p, layout, false);
+    return without ? bound_of_pipeline(p, layout, in_stages, without, zero, true) : 0;
 }
 
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED])
@@ -406,7 +428,7 @@ int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness,
     int count = 0;
     if (with_zero)
         ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, true, false) };
-    if (closeness >= SIMULATED && is_divided(p, layout))
+    if (closeness >= SIMULATED && needs_stages(p, layout))
         ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, with_zero, true) };
     return count;
 }
@@ -437,12 +459,14 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     const double once = closeness < WITH_ZERO ? added_by_zero(p, layout)
                         : layout->overlaps    ? 0
                                               : once_seconds(p, layout, b) / stages;
-    const Block *divided = closeness >= SIMULATED ? divided_block(p, layout, closeness == WITH_ZERO) : NULL;
+    const Block *in_stages = closeness >= SIMULATED ? block_in_stages(p, layout, closeness == WITH_ZERO) : NULL;
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
     const double seconds =
-        divided ? bound_of_divided(p, layout, divided, zero)
-                : bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
-    const double memory = divided ? slots_share(p, layout) * least_memory(p, layout, false, &divided->divided) : 0;
+        in_stages ? bound_in_stages(p, layout, in_stages, zero)
+                  : bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
+    const double memory = in_stages && divides_backward(layout)
+                              ? slots_share(p, layout) * least_memory(p, layout, false, &in_stages->divided)
+                              : 0;
     return less(p, layout, seconds + once, fmax(bytes_by(p, layout, b, zero, false), memory));
 }
 
@@ -454,8 +478,7 @@ BlockBound most_of_bounds(Planner *p, const PlanLayout *layout)
     static StepBound (*const bounds[])(Planner *, const PlanLayout *) = { model_bound, rough_bound, micro_bound };
     double seconds = split_bound(p, layout);
     for (size_t i = 0; i < (may_fit ? sizeof bounds / sizeof *bounds : 1); i++) {
-        const bool is_one = bounds[i] != rough_bound || has_rough_bound(layout);
-        const StepBound micros = bounds[is_one ? i : 0](p, layout);
+        const StepBound micros = bounds[i](p, layout);
         const BlockBound over = over_zeros(p, layout, &micros);
         seconds = over.memory <= p->memory ? fmax(seconds, over.seconds) : seconds;
     }

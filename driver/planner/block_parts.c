@@ -211,29 +211,14 @@ static void leave_out_zero(const CostList *step, const SizedItem *sized)
     }
 }
 
-/* Messages that bring attention its keys take nothing. */
-static void leave_out_keys(const Parts *parts, const CostList *list, const SizedItem *sized)
+/* Messages that bring attention its keys take nothing; or all do. */
+static void leave_out_messages(const Parts *parts, const CostList *list, const SizedItem *sized, bool all)
 {
     for (int i = 0; i < list->count; i++)
-        if (sized[i].is_of_keys)
+        if (sized[i].is_of_keys || (all && list->item[i].kind == ITEM_MESSAGE))
             list->item[i].ranks = 1, list->item[i].is_timed = false;
         else if (list->item[i].kind == ITEM_REPEAT)
-            leave_out_keys(parts, list->item[i].body, parts->s->item + sized[i].body.first);
-}
-
-/* What was timed are so many micro-batches. */
-static void share_time(Block *block, int lanes)
-{
-    MicroTime *time = &block->time;
-    time->whole /= lanes, block->apart /= lanes;
-    for (int i = 0; i <= MAX_REPEATS; i++)
-        for (int kind = 0; kind < N_ACTION_KINDS; kind++) {
-            time->beside[kind][i] /= lanes;
-            if (i < MAX_REPEATS)
-                time->copy[kind][i] /= lanes;
-        }
-    for (int i = 0; i < MAX_REPEATS; i++)
-        time->back[i] /= lanes;
+            leave_out_messages(parts, list->item[i].body, parts->s->item + sized[i].body.first, all);
 }
 
 static void read_state(const Parts *parts)
@@ -247,14 +232,16 @@ static void read_state(const Parts *parts)
     }
 }
 
-static void read_undivided(const Parts *parts)
+static void read_alone(const Parts *parts)
 {
     Block *block = parts->block;
     const Range items = parts->s->list[0];
     const SizedItem *sized = parts->s->item + items.first;
     const CostList *step = sized_list(parts->sizing, items);
-    const int lanes = lanes_of(&block->like), at = micro_item(step, sized, (double)(block->micros / lanes));
+    const int at = micro_item(step, sized, (double)block->turns);
     note_links(parts, step, sized, at >= 0);
+    if (block->of.is_silent)
+        leave_out_messages(parts, step, sized, true);
     block->step = seconds_of(parts, step->item, step->count);
     if (at >= 0) {
         block->once = seconds_of(parts, step->item, at) + seconds_of(parts, step->item + at + 1, step->count - at - 1);
@@ -267,12 +254,10 @@ static void read_undivided(const Parts *parts)
     const Range own = at < 0 ? items : sized[at].body;
     read_micro(parts, micro, parts->s->item + own.first);
     block->time.whole = seconds_of(parts, micro->item, micro->count);
-    leave_out_keys(parts, micro, parts->s->item + own.first);
+    leave_out_messages(parts, micro, parts->s->item + own.first, false);
     block->apart = seconds_of(parts, micro->item, micro->count);
     block->saved_whole = saved_by_loops(parts, own);
     read_state(parts);
-    if (lanes > 1)
-        share_time(block, lanes);
 }
 
 /* The first and the last repeat whose copies a list runs. */
@@ -297,24 +282,27 @@ static void read_action(const Parts *parts, ActionKind kind, bool is_last)
     const Range items = parts->s->list[2 * kind + is_last], repeats = repeats_of(parts, items);
     const SizedItem *sized = parts->s->item + items.first;
     const CostList *list = sized_list(parts->sizing, items);
-    MicroTime *time = &parts->block->time;
+    Block *b = parts->block;
+    MicroTime *time = &b->time;
     const bool reverse = kind != FORWARD_ACTION;
     const int begin = repeats.first + is_last, end = repeats.first + repeats.count - !is_last;
     int from = 0, place = reverse ? end : begin;
-    for (int i = 0; i <= list->count; i++) {
+    for (int i = 0; i <= list->count && list->count; i++) {
         const int repeat = i < list->count ? sized[i].repeat : -1;
         if (i < list->count && repeat < 0)
             continue;
         time->beside[kind][place] += seconds_of(parts, &list->item[from], i - from);
         if (repeat >= 0 && (!is_last || time->copy[kind][repeat] <= 0))
             time->copy[kind][repeat] = seconds_of_copy(parts, &list->item[i]);
+        if (repeat >= 0)
+            b->handed_on = fmax(b->handed_on, sum_of(parts->sizing, sized[i].sum[SUM_CARRIED]));
         const int next = reverse ? repeat : repeat + 1;
         place = repeat < 0 ? place : next < begin ? begin : next > end ? end : next;
         from = i + 1;
     }
 }
 
-static void read_divided(const Parts *parts)
+static void read_in_stages(const Parts *parts)
 {
     for (int kind = 0; kind < N_KEPT; kind++)
         for (int repeat = 0; repeat < parts->weights->repeats; repeat++)
@@ -336,9 +324,9 @@ void read_block(void *context, const Sized *s)
     }
     start_sizing(&sizing, reading->p, s, &block->like, &arena);
     const Parts parts = { reading->p, s, &sizing, stage_weights(reading->p, block->like.recompute), block };
-    if (is_divided(s))
-        read_divided(&parts);
+    if (has_stages(reading->p, s))
+        read_in_stages(&parts);
     else
-        read_undivided(&parts);
+        read_alone(&parts);
     arena_free(&arena);
 }

@@ -151,7 +151,7 @@ MicroTime least_micro(const Planner *p, const PlanLayout *layout)
     for (int i = 0; i < p->cost->count[policy]; i++) {
         const Piece *piece = &p->cost->piece[policy][i];
         const double part = (double)layout->microbatch / ranks_sharing(p, layout, piece->split);
-        const double own = piece->times * seconds_of_part(p->machine, &piece->item, part);
+        const double own = lanes_of(layout) * piece->times * seconds_of_part(p->machine, &piece->item, part);
         time.whole += own;
         add_shared(p, &time, piece->loop, own);
     }

@@ -109,16 +109,10 @@ static const char *without_effect(const Planner *p)
                                                                            : NULL;
 }
 
-/* In some of the layouts.  Those with stages or a single micro-batch have none abreast. */
+/* In some of the layouts.  Those with a single micro-batch have none abreast. */
 static bool accepts_abreast(Planner *p)
 {
     const int abreast = p->kept.abreast;
-    for (int i = 0; i < p->naxes && abreast > 1; i++)
-        if (p->axis[i].is_pipeline && p->axis[i].kept > 1)
-            return run_failed(p->run,
-                              "--keep %s=%" PRId64 " and abreast=%d: pipelines are planned with abreast=1 only; "
-                              "'mpc report' predicts a layout with both",
-                              p->axis[i].name, p->axis[i].kept, abreast);
     return p->sequences % abreast == 0 ||
            run_failed(p->run, "--keep abreast=%d: it does not divide the %" PRId64 " sequences of a step", abreast,
                       p->sequences);

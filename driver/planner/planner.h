@@ -175,7 +175,9 @@ bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes 
 bool has_pieces(const Planner *p, const PlanLayout *layout);     /* may messages go in some? */
 bool may_be_abreast(const Planner *p, const PlanLayout *layout); /* may micro-batches be? */
 int lanes_of(const PlanLayout *layout);                          /* that are abreast, 1 or more */
-bool hides(const PlanLayout *layout); /* may what zero sends in a micro-batch hide behind computation? */
+int64_t turns_of(const Planner *p, const PlanLayout *layout);    /* of the loop over micro-batches, each for so many */
+bool divides_backward(const PlanLayout *layout); /* its schedule: actions of activations, and of weights */
+bool hides(const PlanLayout *layout);            /* may what zero sends in a micro-batch hide behind computation? */
 
 /* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
 typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
@@ -231,8 +233,8 @@ typedef struct {
     double share;                         /* of messages: what they take at least, see JOINED_SHARE */
 } OnceTime;
 
-/* Seconds that the parts of a micro-batch take, on all stages: copies of the repeats that stages share, in the order of
- * the model, and what is before each repeat and after the last. */
+/* Seconds that the parts of a micro-batch take, or of those abreast, on all stages: copies of the repeats that stages
+ * share, in the order of the model, and what is before each repeat and after the last. */
 typedef struct {
     double whole;
     double copy[N_ACTION_KINDS][MAX_REPEATS], beside[N_ACTION_KINDS][MAX_REPEATS + 1];
@@ -242,7 +244,7 @@ typedef struct {
     OnceTime once;            /* of stages alone, and where it is known */
 } MicroTime;
 
-/* No layout with these sizes, micro-batch and recompute takes less for a micro-batch. */
+/* No layout with these sizes, micro-batch and recompute takes less for a micro-batch, or for those abreast. */
 MicroTime least_micro(const Planner *p, const PlanLayout *layout);
 
 /* Seconds of its products and attention that are computed again, at least. */
@@ -356,7 +358,6 @@ PlanLayout first_sender(const Planner *p, const PlanLayout *layout); /* its firs
 double split_bound(Planner *p, const PlanLayout *layout); /* with any policies, by what the model computes and sends */
 StepBound model_bound(Planner *p, const PlanLayout *layout);
 StepBound rough_bound(Planner *p, const PlanLayout *layout);
-bool has_rough_bound(const PlanLayout *layout);
 StepBound micro_bound(Planner *p, const PlanLayout *layout);
 const char *micro_refusal(Planner *p, const PlanLayout *layout); /* why not */
 
@@ -374,11 +375,12 @@ BlockBound most_of_bounds(Planner *p, const PlanLayout *layout);
 
 /* Which program a block is read from, see block.h. */
 typedef struct {
-    bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
-    bool is_summed;  /* of several micro-batches */
-    bool is_divided; /* backward actions: those of activations, and of weights */
-    int turns;       /* of a ring, fewer than it has ranks; 0: as many */
-    bool is_rough;   /* of any number of sequences and of data-parallel ranks: see rough_bound() */
+    bool with_zero; /* else without zero, and for any number of data-parallel ranks */
+    bool is_summed; /* of several micro-batches */
+    bool in_stages; /* two: of a schedule that divides backward actions, if the layout's does */
+    int turns;      /* of a ring, fewer than it has ranks; 0: as many */
+    bool is_rough;  /* of any number of sequences and of data-parallel ranks: see rough_bound() */
+    bool is_silent; /* what it computes: messages take no time */
 } BlockOf;
 
 typedef struct {

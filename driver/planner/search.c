@@ -32,10 +32,15 @@ static bool holds_bounds(const Search *s) { return s->p->run->options->exhaustiv
 
 /* --- How many layouts a node stands for ---------------------------------------------------------------------- */
 
+typedef struct {
+    double count;
+    PlanLayout last;
+} LayoutCount;
+
 static void count_one(void *context, const PlanLayout *layout)
 {
-    (void)layout;
-    ++*(double *)context;
+    LayoutCount *c = context;
+    c->count++, c->last = *layout;
 }
 
 typedef struct {
@@ -43,16 +48,18 @@ typedef struct {
     double count;
 } MicrobatchCount;
 
+/* All policies have as many micro-batches abreast, on which schedules depend. */
 static double count_with(const Planner *p, const PlanLayout *layout, Level level)
 {
-    double policies = 0, zeros = 0, schedules = 0;
+    LayoutCount policies = { 0, *layout }, zeros = { 0 }, schedules = { 0 };
     if (level < POLICIES)
         visit_policies(p, *layout, count_one, &policies);
     if (level < ZERO)
         visit_zeros(p, *layout, count_one, &zeros);
     if (level < SCHEDULE)
-        visit_schedules(p, *layout, count_one, &schedules);
-    return (level < POLICIES ? policies : 1) * (level < ZERO ? zeros : 1) * (level < SCHEDULE ? schedules : 1);
+        visit_schedules(p, policies.last, count_one, &schedules);
+    return (level < POLICIES ? policies.count : 1) * (level < ZERO ? zeros.count : 1) *
+           (level < SCHEDULE ? schedules.count : 1);
 }
 
 static void count_microbatch(void *context, const PlanLayout *layout)
@@ -152,10 +159,9 @@ static void look_at_microbatch(Search *s, const Node *node)
 static void look_at_policies(Search *s, const Node *node)
 {
     static StepBound (*const closer[])(Planner *, const PlanLayout *) = { rough_bound, micro_bound };
-    const int by = has_rough_bound(&node->layout) ? node->closeness : BY_ROUGH;
     s->next = POLICIES;
     s->bound = node->bound;
-    add_policies(s, &node->layout, closer[by](s->p, &node->layout), by + 1);
+    add_policies(s, &node->layout, closer[node->closeness](s->p, &node->layout), node->closeness + 1);
 }
 
 static void look_at_zero(Search *s, const Node *node)

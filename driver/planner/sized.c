@@ -81,7 +81,13 @@ CostList *sized_list(const Sizing *z, Range items)
     return list;
 }
 
-bool is_divided(const Sized *s) { return s->key.schedule == ZB_H1 || s->key.schedule == ZB_V; }
+bool has_stages(const Planner *p, const Sized *s)
+{
+    bool has = false;
+    for (int i = 0; i < p->naxes; i++)
+        has |= p->axis[i].is_pipeline && s->key.axis[i];
+    return has;
+}
 
 /* --- Programs --------------------------------------------------------------------------------------------------- */
 

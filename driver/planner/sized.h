@@ -59,7 +59,7 @@ typedef struct {
     bool is_once; /* not in micro-batches: it counts with zero alone */
 } SizedDim;
 
-/* Without divided backward actions one list, of the step; else of the actions of the first stage, and of the last. */
+/* Without stages one list, of the step; else of the actions of the first stage, and of the last. */
 enum { MOST_LISTS = 2 * N_ACTION_KINDS };
 
 typedef struct Sized {
@@ -81,7 +81,7 @@ typedef struct Sized {
     struct Sized *next;
 } Sized;
 
-bool is_divided(const Sized *s); /* are backward actions? */
+bool has_stages(const Planner *p, const Sized *s);
 
 /* The program of the layout, which is compiled when it is asked for the first time; an irregular one each time, and
  * with these sizes alone. */

@@ -5,6 +5,7 @@
  * as large as before nor as many times as large is irregular; so are bytes that are not what their terms say. */
 #include "sized_read.h"
 
+#include "flight.h"
 #include "room.h"
 #include "stages.h"
 #include "storage.h"
@@ -216,6 +217,18 @@ static bool runs_micros(const Op *loop)
     return strcmp(dim, "micro") == 0 || strcmp(dim, "micro.turn") == 0;
 }
 
+/* What stages hand on: with them, no message crosses the border of iterations, nor what it is of. */
+static int count_handed_on(const Module *m, const Op *loop)
+{
+    const Func *f = find_func(m, loop->attrs.callee);
+    int count = (int)loop->attrs.carried;
+    while (count > 0 && f->params.at[count - 1]->type.in_flight) {
+        const Value *sent = sent_before(f, f->params.at[--count]);
+        count -= count > 0 && sent == f->params.at[count - 1];
+    }
+    return count;
+}
+
 static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
 {
     const Op *op = item->op;
@@ -223,10 +236,10 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
     to->copies = op->attrs.dims.dim[0].size;
     to->reverse = op->attrs.reverse;
     to->is_micro = runs_micros(op);
-    for (int i = 0; i < op->results.count; i++) {
-        Range *sum = &to->sum[i < op->attrs.carried ? SUM_CARRIED : SUM_SAVED];
-        add_type(&(Adding){ r, sum }, &op->results.at[i]->type);
-    }
+    for (int i = 0; i < count_handed_on(r->m, op); i++)
+        add_type(&(Adding){ r, &to->sum[SUM_CARRIED] }, &op->results.at[i]->type);
+    for (int i = (int)op->attrs.carried; i < op->results.count; i++)
+        add_type(&(Adding){ r, &to->sum[SUM_SAVED] }, &op->results.at[i]->type);
 }
 
 static bool grows(const Reader *r, const Op *op)
@@ -381,7 +394,7 @@ static void read_slots(Reader *r, const MicroParts *micro, KeptKind kind, int re
         }
 }
 
-static void read_undivided(Reader *r)
+static void read_alone(Reader *r)
 {
     const CostList *step = &r->cost.before[0];
     const Op *micro = NULL;
@@ -395,13 +408,13 @@ static void read_undivided(Reader *r)
         read_held(r, func_with_role(r->m, STEP), micro, repeat);
 }
 
-static void read_divided(Reader *r)
+static void read_in_stages(Reader *r)
 {
     const PipelineSchedule *schedule = r->cost.schedule;
     const int stage[2] = { 0, stage_count(schedule) - 1 };
     const Op *loop = micro_loop(r->m);
     MicroParts micro;
-    if (loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
+    if (schedule->splits_backward && loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
         for (KeptKind kind = 0; kind < N_KEPT; kind++)
             for (int repeat = 0; repeat < MAX_REPEATS; repeat++)
                 read_slots(r, &micro, kind, repeat);
@@ -426,10 +439,10 @@ void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, b
         r.copies[i] = intern_text(m, weights->dim[i]);
     r.cost = step_cost(m, classes, arena);
     s->messages = r.cost.messages;
-    if (!is_divided(s))
-        read_undivided(&r);
+    if (!has_stages(p, s))
+        read_alone(&r);
     else if (r.cost.schedule)
-        read_divided(&r);
+        read_in_stages(&r);
     else
         s->refused = "it has no schedule";
     for (const Func *f = m->funcs; f && !is_fixed; f = f->next) {

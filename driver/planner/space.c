@@ -410,12 +410,13 @@ static bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
 
 bool has_pieces(const Planner *p, const PlanLayout *layout) { return can_cut(p, layout, 2); }
 
-bool may_be_abreast(const Planner *p, const PlanLayout *layout)
-{
-    return pipeline_ranks(p, layout) == 1 && micro_batches(p, layout) > 1;
-}
+bool may_be_abreast(const Planner *p, const PlanLayout *layout) { return micro_batches(p, layout) > 1; }
 
 int lanes_of(const PlanLayout *layout) { return layout->abreast > 1 ? layout->abreast : 1; }
+
+int64_t turns_of(const Planner *p, const PlanLayout *layout) { return micro_batches(p, layout) / lanes_of(layout); }
+
+bool divides_backward(const PlanLayout *layout) { return layout->schedule == ZB_H1 || layout->schedule == ZB_V; }
 
 bool hides(const PlanLayout *layout) { return layout->overlaps || layout->abreast > 1; }
 
@@ -477,7 +478,7 @@ static bool can_run(const Planner *p, const PlanLayout *layout)
 {
     const int64_t stages = pipeline_ranks(p, layout) * layout->chunks;
     return stages <= p->copies &&
-           (layout->schedule != INTERLEAVED || micro_batches(p, layout) % pipeline_ranks(p, layout) == 0);
+           (layout->schedule != INTERLEAVED || turns_of(p, layout) % pipeline_ranks(p, layout) == 0);
 }
 
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)

@@ -132,10 +132,11 @@ static void share_stages(const Planner *p, const PlanLayout *layout, int64_t *co
 
 /* --- Pipelines ------------------------------------------------------------------------------------------------- */
 
-/* Of no more micro-batches than can be in flight and as many again: more change nothing of what stages keep. */
+/* Of no more micro-batches than can be in flight and as many again: more change nothing of what stages keep.  Those
+ * abreast are one for a schedule. */
 static int micros_in_flight(const Planner *p, const PlanLayout *layout)
 {
-    const int64_t most = 4 * pipeline_ranks(p, layout), micros = micro_batches(p, layout);
+    const int64_t most = 4 * pipeline_ranks(p, layout), micros = turns_of(p, layout);
     return (int)(micros < most ? micros : most);
 }
 
@@ -397,7 +398,7 @@ static void note_pipeline(void *context, const PlanLayout *layout)
 static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
 {
     const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
-    const bool is_even = micro_batches(p, layout) % ranks == 0;
+    const bool is_even = turns_of(p, layout) % ranks == 0;
     const unsigned hash = (unsigned)(micros * 131 + ranks * 8 + (int)layout->recompute * 2 + is_even) % PIPELINE_LISTS;
     LeanPipelines **first = &p->blocks->lean[hash];
     for (const LeanPipelines *known = *first; known; known = known->next)

@@ -107,7 +107,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
     const StageWeights *w = stage_weights(p, layout->recompute);
     const PipelineSchedule *s = pipeline->schedule;
     const int stages = stage_count(s);
-    const double micros = (double)micro_batches(p, layout);
+    const double turns = (double)turns_of(p, layout);
     const double after_first = after_rank(w, pipeline, once, layout->overlaps, 0, NULL);
     double *forward = costs->forward_before, *backward = costs->back_before, most = 0;
     add_up(costs->seconds[FORWARD_ACTION], stages, message, forward);
@@ -118,7 +118,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
         for (int chunk = 0; chunk < s->chunks; chunk++) {
             const int stage = stage_on_rank(s, rank, chunk);
             for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
-                work += costs->seconds[kind][stage] * micros;
+                work += costs->seconds[kind][stage] * turns;
             ahead += costs->seconds[FORWARD_ACTION][stage] * pipeline->ahead[rank * s->chunks + chunk];
         }
         const int turn = pipeline->turn[rank];
@@ -137,7 +137,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
 static MicroTime with_carried(const Block *with, const Block *without)
 {
     MicroTime time = with->time;
-    const bool is_elsewhere = with->like.overlaps && !with->of.is_divided;
+    const bool is_elsewhere = with->like.overlaps && !with->of.in_stages;
     for (int kind = 0; kind < N_ACTION_KINDS; kind++)
         for (int i = 0; i < MAX_REPEATS; i++)
             time.carried[kind][i] = fmax(0, with->time.copy[kind][i] - without->time.copy[kind][i]);
@@ -186,7 +186,7 @@ static double simulated(const Planner *p, const PlanLayout *layout, const Pipeli
     enum { MOST_ACTIONS = 400000 };
     Arena arena = { 0 };
     Timeline timeline;
-    const int64_t micros = micro_batches(p, layout);
+    const int64_t micros = turns_of(p, layout);
     const bool is_short = micros * pipeline->ranks * pipeline->chunks * N_ACTION_KINDS <= MOST_ACTIONS;
     PipelineSchedule *schedule = !is_short ? NULL
                                  : micros == pipeline->micros
@@ -209,7 +209,8 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
         return 0;
     StageCosts *s = pipeline->costs;
     const MicroTime time = with_carried(b, without);
-    const bool is_alike = b->of.is_divided == pipeline->schedule->splits_backward; /* else both parts are one */
+    /* else both parts of a backward action are one */
+    const bool is_alike = divides_backward(&b->like) == pipeline->schedule->splits_backward;
     fill_seconds(p, layout, pipeline, &time, !is_alike, s);
     const Costs costs = { s->seconds[FORWARD_ACTION], s->seconds[BACKWARD_ACTION], s->seconds[WEIGHT_ACTION],
                           message_between(p, layout, b->handed_on), 0 };
@@ -232,7 +233,7 @@ static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const Mi
         forward += time->copy[FORWARD_ACTION][i] * (double)w->copies[i];
         backward += time->copy[BACKWARD_ACTION][i] * (double)w->copies[i];
     }
-    return time->whole * (double)micro_batches(p, layout) / ranks +
+    return time->whole * (double)turns_of(p, layout) / ranks +
            (ranks - 1) / 2 * copies / (double)p->copies * (forward + (divides ? 0 : backward));
 }
 
@@ -240,9 +241,9 @@ static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const Mi
  * then. */
 static double micros_if_less(Planner *p, const PlanLayout *layout, const MicroTime *time, double enough)
 {
-    const bool divides = layout->schedule == ZB_H1 || layout->schedule == ZB_V;
+    const bool divides = divides_backward(layout);
     if (pipeline_ranks(p, layout) == 1)
-        return time->whole * (double)micro_batches(p, layout);
+        return time->whole * (double)turns_of(p, layout);
     const double mean = mean_of_ranks(p, layout, time, divides);
     if (mean >= enough)
         return mean;

@@ -85,7 +85,7 @@ static void plan_once(Module *m)
 static Structure *compiled_structure(const Planner *p, const PlanLayout *layout, const PlanProgram *key)
 {
     Structure *s = NEW(p->arena, Structure);
-    const bool divides = key->schedule == ZB_H1 || key->schedule == ZB_V; /* what has memory of its own is asked */
+    const bool divides = divides_backward(layout); /* what has memory of its own is asked */
     const PassOptions passes = { .unchecked = true, .stop_after = "overlap" };
     *s = (Structure){ .key = *key, .layout = *layout, .run.trains_alone = true };
     s->sequences = in_micro_batch(p, layout);

@@ -69,8 +69,6 @@ KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=non
     (["--keep=schedule=gpipe"], 1, "--keep=schedule=gpipe: that is no"), (["--keep=attend=round"], 1, "--keep=attend=round: that is no"),
     (["--keep=pieces=3"], 1, "--keep=pieces=3: that is no"), (["--keep=chunks=1000"], 1, "--keep=chunks=1000: that is no"), (["--keep=tp=4"], 1, "the model has no layout of 2 ranks\n"),
     (["--keep=abreast=5"], 1, "--keep=abreast=5: that is no"), (["--keep=abreast=3"], 1, "--keep abreast=3: it does not divide the "),
-    (["--keep=pp=2", "--keep=abreast=2"], 1, "--keep pp=2 and abreast=2: pipelines are planned with abreast=1 only"),
-    (["--keep=pp=2", "--set=train.abreast=2"], 1, "--keep pp=2 and abreast=2: pipelines are planned with abreast=1 only"),
     (["--keep=microbatch=3"], 1, "the model has no layout of 2 ranks\n"), (["--top=0"], 2, "--top needs a number above 0"),
     (["--memory=few"], 2, "--memory needs a number above 0"), (["--memory=-1"], 2, "--memory needs a number above 0"),
     (["--mesh=dp=2"], 2, "--mesh is an option of")])

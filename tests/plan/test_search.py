@@ -60,7 +60,7 @@ def test_bounds_of_experts_are_close(keep, share):
 
 
 REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",
-                                                         "records", "derived, with pairs", "little memory, stages", "messages in pieces", "micro-batches abreast")]
+                                                         "records", "derived, with pairs", "little memory, stages", "messages in pieces", "micro-batches abreast", "abreast in stages")]
 
 
 def test_pieces_where_they_pay(tmp_path):
