@@ -17,50 +17,70 @@
 /* --- Which are ready ----------------------------------------------------------------------------- */
 
 /* The reader of a value in flight; NULL: the function returns it. */
-static const Unit *reader_of(const List *list, const Value *in_flight)
+static Unit *reader_of(const List *list, const Value *in_flight)
 {
     const Users *users = users_of(&list->uses, in_flight);
     return users->count ? unit_of(list, users->op[0]) : NULL;
 }
 
-/* Has the op finished reading this memory before `next`?  A started collective reads it until its wait; if `next` is
- * the loop that carries it, each iteration waits before it writes. */
-static bool has_read(const List *list, const Op *op, const Op *next)
+/* The other one is listed before the unit. */
+static void need(const List *list, Unit *unit, Unit *other)
 {
-    const Unit *reader = op->attrs.started ? reader_of(list, result(op)) : NULL;
-    return unit_of(list, op)->listed && (!reader || reader->listed || reader == unit_of(list, next));
+    if (!other || other == unit)
+        return;
+    Follower *follower = NEW(&list->m->arena, Follower);
+    *follower = (Follower){ unit, other->followers };
+    other->followers = follower;
+    unit->needs++;
 }
 
-/* Of a collective for the next iteration: has this iteration's one been waited for? */
-static bool has_landed(const List *list, const Op *start)
-{
-    const int at = handed_on(list->f, start);
-    return at < 0 || reader_of(list, list->f->params.at[at])->listed;
-}
-
-/* Have all readers of the state that this op overwrites been listed? */
-static bool readers_are_listed(const List *list, const Op *op)
+/* All that read the state which this op overwrites have finished.  A started collective reads it until its wait; if the
+ * op is the loop that carries it, each iteration waits before it writes. */
+static void need_readers(const List *list, Unit *unit, const Op *op)
 {
     const Values *over = map_get(&list->over, op);
     for (int i = 0; over && i < over->count; i++)
-        for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next)
-            if (reader->op != op && !has_read(list, reader->op, op))
-                return false;
-    return true;
+        for (const Reader *reader = map_get(&list->shown, over->at[i]); reader; reader = reader->next) {
+            if (reader->op == op)
+                continue;
+            need(list, unit, unit_of(list, reader->op));
+            if (reader->op->attrs.started)
+                need(list, unit, reader_of(list, result(reader->op)));
+        }
 }
 
-static bool is_ready(const List *list, const Unit *unit)
+void find_needs(List *list)
 {
-    for (int i = 0; i < unit->count; i++) {
-        for (int j = 0; j < unit->op[i]->args.count; j++) {
-            const Op *def = arg(unit->op[i], j)->def;
-            if (def && !unit_of(list, def)->listed)
-                return false;
+    list->ready = NEW_ARRAY(&list->m->arena, int, list->n + 1);
+    for (Unit *unit = list->unit; unit < list->unit + list->n; unit++)
+        for (int i = 0; i < unit->count; i++) {
+            const Op *op = unit->op[i];
+            const int at =
+                handed_on(list->f, op); /* of a collective for the next iteration: this one's is waited for */
+            for (int j = 0; j < op->args.count; j++)
+                need(list, unit, arg(op, j)->def ? unit_of(list, arg(op, j)->def) : NULL);
+            need_readers(list, unit, op);
+            if (at >= 0)
+                need(list, unit, reader_of(list, list->f->params.at[at]));
         }
-        if (!readers_are_listed(list, unit->op[i]) || !has_landed(list, unit->op[i]))
-            return false;
-    }
-    return true;
+}
+
+static void add_ready(List *list, const Unit *unit)
+{
+    const int number = (int)(unit - list->unit);
+    int at = list->nready++;
+    for (; at > 0 && list->ready[at - 1] > number; at--)
+        list->ready[at] = list->ready[at - 1];
+    list->ready[at] = number;
+}
+
+static void take_ready(List *list, const Unit *unit)
+{
+    int at = 0;
+    while (list->ready[at] != unit - list->unit)
+        at++;
+    for (list->nready--; at < list->nready; at++)
+        list->ready[at] = list->ready[at + 1];
 }
 
 /* Does nothing but the function's caller read what it waits for? */
@@ -148,18 +168,14 @@ static bool is_better(const List *list, const Unit *unit, const Unit *best, Rank
 static Unit *first_unit(const List *list)
 {
     Unit *best[N_RANKS] = { NULL };
-    bool is_behind_call = false;
-    for (Unit *unit = list->unit + list->begin; unit < list->unit + list->n; unit++) {
-        if (unit->listed)
-            continue;
-        const Rank rank = rank_of(list, unit);
-        if (is_better(list, unit, best[rank], rank) && !(is_behind_call && rank <= SOON) && is_ready(list, unit))
-            best[rank] = unit;
-        if (best[AT_ONCE])
-            return best[AT_ONCE];
-        is_behind_call |= unit->calls;
+    for (int i = 0; i < list->nready && !best[AT_ONCE]; i++) {
+        Unit *unit = &list->unit[list->ready[i]];
+        const bool is_behind_call = list->ready[i] > list->call;
         if (is_behind_call && (best[SOON] || best[URGENT] || best[BESIDE]))
             break;
+        const Rank rank = rank_of(list, unit);
+        if (is_better(list, unit, best[rank], rank) && !(is_behind_call && rank <= SOON))
+            best[rank] = unit;
     }
     Rank rank = 0;
     while (!best[rank])
@@ -193,9 +209,11 @@ static Unit *next_unit(const List *list)
 {
     Unit *first = first_unit(list);
     const double work = first->waits ? work_of_readers(list, result(first->op[0])) : first->work;
-    for (Unit *unit = list->unit + list->begin; work > 0 && unit < list->unit + list->n; unit++)
-        if (!unit->listed && unit->waits && unit->relay && is_ready(list, unit) && pays(list, unit, work))
+    for (int i = 0; i < list->nready && work > 0; i++) {
+        Unit *unit = &list->unit[list->ready[i]];
+        if (unit->waits && unit->relay && pays(list, unit, work))
             return unit;
+    }
     return first;
 }
 
@@ -222,7 +240,7 @@ static void pass_time(List *list, Unit *unit)
     const Op *start = unit->waits ? arg(unit->op[0], 0)->def : NULL;
     list->now = start ? fmax(list->now, unit_of(list, start)->arrival) : list->now + unit->work;
     for (int i = 0; i < list->relays && unit->work > 0; i++)
-        list->relay[i].left -= map_get(&list->relay[i].ops, unit->op[0]) ? 0 : unit->work;
+        list->relay[i].left -= unit->after[i / 64] >> i % 64 & 1 ? 0 : unit->work;
     if (!unit->starts)
         return;
     list->urgent -= is_for_this_iteration(list, unit);
@@ -232,27 +250,40 @@ static void pass_time(List *list, Unit *unit)
             list->idle[axis] = unit->arrival;
 }
 
+static void pass_calls(List *list)
+{
+    while (list->call < list->n && (list->unit[list->call].listed || !list->unit[list->call].calls))
+        list->call++;
+}
+
 static void begin_list(List *list)
 {
-    list->now = list->begin = list->urgent = 0;
+    list->now = list->nready = list->urgent = list->call = 0;
     for (int axis = 0; axis < MAX_AXES; axis++)
         list->idle[axis] = 0;
     for (int i = 0; i < list->relays; i++)
         list->relay[i].left = list->relay[i].work;
     for (int i = 0; i < list->n; i++) {
         list->unit[i].listed = false;
+        list->unit[i].missing = list->unit[i].needs;
+        if (!list->unit[i].missing)
+            add_ready(list, &list->unit[i]);
         list->unit[i].message = message_time(list, &list->unit[i]);
         list->urgent += is_for_this_iteration(list, &list->unit[i]);
     }
+    pass_calls(list);
 }
 
 static Unit *take_next(List *list)
 {
     Unit *unit = next_unit(list);
     unit->listed = true;
+    take_ready(list, unit);
+    pass_calls(list);
+    for (const Follower *follower = unit->followers; follower; follower = follower->next)
+        if (--follower->unit->missing == 0)
+            add_ready(list, follower->unit);
     pass_time(list, unit);
-    while (list->begin < list->n && list->unit[list->begin].listed)
-        list->begin++;
     return unit;
 }
 

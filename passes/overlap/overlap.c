@@ -269,6 +269,7 @@ static List list_of(Module *m, Func *f, const Op *loop)
     find_leading_views(&list);
     find_relays(&list);
     find_updates(&list);
+    find_needs(&list);
     return list;
 }
 

@@ -10,24 +10,31 @@
 
 /* Ops that stay adjacent: the collectives of a bucket, or their waits; else a single op.  Times are in FLOPs of the
  * products that are computed meanwhile. */
-typedef struct {
+typedef struct Unit {
     Op **op;
     int count;
+    int needs, missing;         /* units that are listed before it; of these, that are not listed yet */
+    struct Follower *followers; /* that need it */
     bool starts, waits, listed;
-    bool leads;     /* a view that a message sends */
-    bool urgent;    /* a message needs what it makes, but none of a weight */
-    bool calls;     /* a function that is not a kernel */
-    double work;    /* of a product or an op of the library, on one rank; of a call more than of any; else 0 */
-    double message; /* of the message that it starts */
-    double arrival; /* of that, once it is listed */
-    int relay;      /* takes little time between a message and the next one: its number in the list, from 1 */
+    bool leads;      /* a view that a message sends */
+    bool urgent;     /* a message needs what it makes, but none of a weight */
+    bool calls;      /* a function that is not a kernel */
+    double work;     /* of a product or an op of the library, on one rank; of a call more than of any; else 0 */
+    double message;  /* of the message that it starts */
+    double arrival;  /* of that, once it is listed */
+    int relay;       /* takes little time between a message and the next one: its number in the list, from 1 */
+    uint64_t *after; /* the relays that it depends on, or is one of, as bits */
 } Unit;
+
+typedef struct Follower {
+    Unit *unit;
+    struct Follower *next;
+} Follower;
 
 /* Short ops from a wait to the start of the next message. */
 typedef struct {
     int next;    /* the number of its unit, from 1 */
-    Map ops;     /* what depends on them */
-    double work; /* that does not */
+    double work; /* that does not depend on them */
     double left; /* of that, what is not listed */
 } Relay;
 
@@ -55,7 +62,9 @@ typedef struct {
     Map shown;  /* of a value: the ops (Reader) that read it, or a view of it */
     Uses uses;
     const Op *loop; /* the only op that calls the function, if it is a loop; else NULL */
-    int begin;      /* the units before it are listed */
+    int *ready;     /* the units of which nothing is missing, by their numbers from 0, in order */
+    int nready;
+    int call; /* the number of the first unit that calls a function and is not listed */
     Relay *relay;
     int relays;
     Policy policy;
@@ -70,6 +79,9 @@ bool starts_activation(const Op *op); /* a message: of no weight, and no gradien
 
 /* Finds the urgent units, and the relays: relays.c. */
 void find_relays(List *list);
+
+/* Finds which units are listed before which: listing.c. */
+void find_needs(List *list);
 
 /* Finds the policy for which the last unit has run soonest, by the list's clock; returns when: listing.c. */
 double choose_policy(List *list);

@@ -92,31 +92,43 @@ static int *find_short_ways(List *list)
     return next;
 }
 
-static Relay relay_to(const List *list, int message, const int *next)
+/* Of each op the relays that it depends on, and of each relay the work that does not. */
+static void find_dependents(List *list)
 {
-    Relay relay = { .next = message, .ops.arena = &list->m->arena };
-    for (const Op *op = list->f->first; op; op = op->next) {
-        const Unit *unit = unit_of(list, op);
-        if (next[unit - list->unit] == message || reads_any_of(op, &relay.ops))
-            map_put(&relay.ops, op, relay.ops.arena);
-        else if (op == unit->op[0])
-            relay.work += unit->work;
+    Map after = { .arena = &list->m->arena }; /* of an op */
+    const int words = (list->relays + 63) / 64;
+    for (const Op *op = list->f->first; op && words; op = op->next) {
+        Unit *unit = unit_of(list, op);
+        uint64_t *own = NEW_ARRAY(&list->m->arena, uint64_t, words);
+        for (int i = 0; i < op->args.count; i++) {
+            const uint64_t *of_operand = arg(op, i)->def ? map_get(&after, arg(op, i)->def) : NULL;
+            for (int k = 0; of_operand && k < words; k++)
+                own[k] |= of_operand[k];
+        }
+        if (unit->relay)
+            own[(unit->relay - 1) / 64] |= UINT64_C(1) << (unit->relay - 1) % 64;
+        map_put(&after, op, own);
+        if (op != unit->op[0])
+            continue;
+        unit->after = own;
+        for (int i = 0; i < list->relays && unit->work > 0; i++)
+            list->relay[i].work += own[i / 64] >> i % 64 & 1 ? 0 : unit->work;
     }
-    return relay;
 }
 
 void find_relays(List *list)
 {
     find_urgent(list);
     const int *next = find_short_ways(list);
+    int *number = NEW_ARRAY(&list->m->arena, int, list->n + 1); /* of the relay, by its message */
     list->relay = NEW_ARRAY(&list->m->arena, Relay, list->n + 1);
-    for (int i = 0; i < list->n; i++) {
-        Unit *unit = &list->unit[i];
-        for (int k = 0; next[i] && k < list->relays && !unit->relay; k++)
-            unit->relay = list->relay[k].next == next[i] ? k + 1 : 0;
-        if (next[i] && !unit->relay) {
-            list->relay[list->relays++] = relay_to(list, next[i], next);
-            unit->relay = list->relays;
+    for (int i = 0; i < list->n; i++)
+        if (next[i]) {
+            if (!number[next[i] - 1]) {
+                list->relay[list->relays++].next = next[i];
+                number[next[i] - 1] = list->relays;
+            }
+            list->unit[i].relay = number[next[i] - 1];
         }
-    }
+    find_dependents(list);
 }
