@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "stages.h"
 #include "storage.h"
+#include "uses.h"
 
 int member_of(const Pack *pack, const Value *value)
 {
@@ -107,6 +108,7 @@ typedef struct {
     const Func *f;
     const Map *apart; /* see plan_memory() */
     Map lifetimes;    /* of functions that it calls: see lifetimes_of() */
+    Map uses;         /* of functions: Uses */
     Pack *list;
     Map left; /* what a step leaves to the next one, which takes it as dense */
 } Search;
@@ -122,22 +124,31 @@ static bool leaves_stage(const Module *m, const Value *value)
                                 : leaves_stage(m, find_func(m, op->attrs.callee)->results.at[i]);
 }
 
-/* Does a message have it, here or in a callee?  Messages need row-major tensors. */
-static bool is_sent(Module *m, const Func *f, const Value *value)
+static const Users *readers_in(Search *s, const Func *f, const Value *value)
 {
-    if (leaves_stage(m, value))
-        return true;
-    for (const Op *op = f->first; op; op = op->next) {
-        int at = index_of(&op->args, value);
-        if (at < 0)
-            continue;
-        const Func *callee = function_called_by(m, op);
-        if ((runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
-            (info(op)->family == VIEW && is_sent(m, f, result(op))) ||
-            (callee && is_sent(m, callee, callee->params.at[at])))
-            return true;
+    Uses *uses = map_get(&s->uses, f);
+    if (!uses) {
+        uses = NEW(&s->m->arena, Uses);
+        *uses = find_uses(&s->m->arena, f);
+        map_put(&s->uses, f, uses);
     }
-    return false;
+    return users_of(uses, value);
+}
+
+/* Does a message have it, here or in a callee?  Messages need row-major tensors. */
+static bool is_sent(Search *s, const Func *f, const Value *value)
+{
+    const Users *readers = readers_in(s, f, value);
+    bool is = leaves_stage(s->m, value);
+    for (int i = 0; i < readers->count && !is; i++) {
+        const Op *op = readers->op[i];
+        const int at = index_of(&op->args, value);
+        const Func *callee = function_called_by(s->m, op);
+        is = (runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
+             (info(op)->family == VIEW && is_sent(s, f, result(op))) ||
+             (callee && is_sent(s, callee, callee->params.at[at]));
+    }
+    return is;
 }
 
 /* Is what a loop carries written in place?  Then the loop leaves it where it is. */
@@ -153,7 +164,7 @@ static bool is_movable(Search *s, const Pack *pack, const Value *value)
 {
     const Op *op = value->def;
     const int at = op ? index_of(&op->results, value) : 0;
-    if (map_get(s->apart, value) || (!pack->whole && (is_sent(s->m, s->f, value) || map_get(&s->left, value))))
+    if (map_get(s->apart, value) || (!pack->whole && (is_sent(s, s->f, value) || map_get(&s->left, value))))
         return false;
     return !op || ((info(op)->family == CONTROL || info(op)->family == LIBRARY) &&
                    (at >= op->attrs.carried || (pack->whole && stays(s, op, at))));
@@ -419,7 +430,9 @@ static void find_in_callee(Search *s, const Func *callee, const Op *call)
 
 Pack *find_packs(Module *m, const Func *f, const Map *apart)
 {
-    Search s = { .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena, .left.arena = &m->arena };
+    Search s = {
+        .m = m, .f = f, .apart = apart, .lifetimes.arena = &m->arena, .uses.arena = &m->arena, .left.arena = &m->arena
+    };
     note_left(&s.left, f);
     for (const Op *op = f->first; op; op = op->next) {
         const Func *callee = called_by(m, op);

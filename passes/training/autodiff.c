@@ -15,6 +15,7 @@
 
 #include "map.h"
 #include "simplify/cleanup.h"
+#include "uses.h"
 
 #include <string.h>
 
@@ -38,7 +39,8 @@ static Value *sum_over(Builder *b, Value *x, Names over)
 /* If `is_new`, x has no other reader: an op that sums in f32 can then return its sum unrounded. */
 static Value *cast_sum(Builder *b, Value *x, DType dtype, bool is_new)
 {
-    if (is_new && x->def && x->type.dtype != dtype && info(x->def)->traits & WIDENS && !is_used(b->func, x)) {
+    const bool may_widen = is_new && x->def && x->type.dtype != dtype && info(x->def)->traits & WIDENS;
+    if (may_widen && !first_reader(x->def->next, &(Values){ .count = 1, .at = &x })) {
         x->def->attrs.dtype = intern_text(b->module, dtype_name[dtype]);
         x->type.dtype = dtype;
         return x;
