@@ -84,25 +84,20 @@ int64_t last_bucket(const Module *m)
     return last;
 }
 
-static bool stands_above(const Op *op, int64_t bucket)
-{
-    for (op = op->prev; op && op->attrs.bucket != bucket;)
-        op = op->prev;
-    return op != NULL;
-}
-
 /* Members of a bucket that are no longer adjacent, since a kernel needs one of them early, become separate messages:
  * the new order of the ops must not merge parts of different ones. */
 static void part_buckets(Func *f, int64_t *last)
 {
+    Arena scratch = { 0 };
+    bool *is_above = NEW_ARRAY(&scratch, bool, *last + 1);
     for (Op *first = f->first, *after; first; first = after) {
+        const int64_t own = first->attrs.bucket, bucket = own && is_above[own] ? ++*last : own;
         after = after_message(first);
-        if (!first->attrs.bucket || !stands_above(first, first->attrs.bucket))
-            continue;
-        int64_t bucket = ++*last;
+        is_above[own] = true;
         for (Op *op = first; op != after; op = op->next)
             op->attrs.bucket = bucket;
     }
+    arena_free(&scratch);
 }
 
 /* Splits whole messages into starts and waits. */
