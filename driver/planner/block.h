@@ -46,6 +46,7 @@ typedef struct Block {
     double step;              /* seconds of a step of one stage, with all micro-batches */
     double rest;              /* bytes of a rank but what micro-batches save ... */
     double held[MAX_REPEATS]; /* ... of these, of a copy */
+    double scratch;           /* bytes beside these, of a backward action's first copy: of the repeat with least */
     double at_head;           /* bytes beside these, between forward and backward pass: of one micro-batch ... */
     double at_heads;          /* ... and of several, which add gradients to their sums in place */
     struct Block *next;

@@ -349,6 +349,13 @@ static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Bl
     return micro_batches(p, layout) > 1 ? b->at_heads : b->at_head;
 }
 
+/* Of a backward action, which follows when a rank has kept most; if it has two parts, the one of weights may. */
+static double bytes_beside(const Planner *p, const PlanLayout *layout, const Block *b, bool is_any)
+{
+    const bool may_divide = pipeline_ranks(p, layout) > 1 && (is_any || divides_backward(layout));
+    return fmax(bytes_at_head(p, layout, b), may_divide ? 0 : b->scratch);
+}
+
 /* All messages of one place follow each other: those of the micro-batches, by the layout's program, and of zero. */
 static double seconds_of_links(const Planner *p, const PlanLayout *layout, const Block *b, const Block *zero)
 {
@@ -377,7 +384,7 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const StepBound without = { micros, sent_in_step(p, layout, b->links.grown) };
     const double least = fmax(seconds_of_links(p, layout, b, with), seconds_with_zero(p, layout, &without));
     return less(p, layout, fmax(with_once + by_zero, least),
-                bytes_by(p, layout, b, with, is_any) + bytes_at_head(p, layout, b));
+                bytes_by(p, layout, b, with, is_any) + bytes_beside(p, layout, b, is_any));
 }
 
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
@@ -455,7 +462,7 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
         return (BlockBound){ INFINITY, 0, b->refused };
     if (stages == 1)
         return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
-                    bytes_by(p, layout, b, b, false) + bytes_at_head(p, layout, b));
+                    bytes_by(p, layout, b, b, false) + bytes_beside(p, layout, b, false));
     const double once = closeness < WITH_ZERO ? added_by_zero(p, layout)
                         : layout->overlaps    ? 0
                                               : once_seconds(p, layout, b) / stages;
@@ -467,7 +474,8 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     const double memory = in_stages && divides_backward(layout)
                               ? slots_share(p, layout) * least_memory(p, layout, false, &in_stages->divided)
                               : 0;
-    return less(p, layout, seconds + once, fmax(bytes_by(p, layout, b, zero, false), memory));
+    return less(p, layout, seconds + once,
+                fmax(bytes_by(p, layout, b, zero, false) + bytes_beside(p, layout, b, false), memory));
 }
 
 /* --- All of them ----------------------------------------------------------------------------------------------- */

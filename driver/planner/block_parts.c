@@ -48,6 +48,13 @@ static void note_saved(const Parts *parts, const SizedItem *loop)
     b->handed_on = fmax(b->handed_on, sum_of(parts->sizing, loop->sum[SUM_CARRIED]));
 }
 
+static void note_scratch(const Parts *parts, const SizedItem *loop)
+{
+    const double bytes = sum_of(parts->sizing, loop->sum[SUM_SCRATCH]);
+    Block *b = parts->block;
+    b->scratch = b->scratch > 0 ? fmin(b->scratch, bytes) : bytes;
+}
+
 static double saved_by_loops(const Parts *parts, Range items)
 {
     double bytes = 0;
@@ -93,10 +100,12 @@ static void read_micro(const Parts *parts, const CostList *list, const SizedItem
             b->time.copy[turns_back ? BACKWARD_ACTION : FORWARD_ACTION][repeat] +=
                 seconds_of_copy(parts, &list->item[i]);
             passed = turns_back ? passed : repeat + 1;
-            if (turns_back)
+            if (turns_back) {
+                note_scratch(parts, &sized[i]);
                 b->time.back[repeat] += seconds_back(parts, list->item[i].body, parts->s->item + sized[i].body.first);
-            else
+            } else {
                 note_saved(parts, &sized[i]);
+            }
         }
         from = i + 1;
     }

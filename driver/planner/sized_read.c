@@ -236,6 +236,8 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
     to->copies = op->attrs.dims.dim[0].size;
     to->reverse = op->attrs.reverse;
     to->is_micro = runs_micros(op);
+    if (to->repeat >= 0 && to->reverse)
+        read_scratch(r, op, add_type, &(Adding){ r, &to->sum[SUM_SCRATCH] });
     for (int i = 0; i < count_handed_on(r->m, op); i++)
         add_type(&(Adding){ r, &to->sum[SUM_CARRIED] }, &op->results.at[i]->type);
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)

@@ -38,6 +38,10 @@ typedef struct {
 /* Do FLOPs matter to a kernel's time?  On a GPU it moves bytes. */
 bool kernels_compute(const Reader *r);
 
+/* sized_scratch.c: the types of what is in memory at once in the loop's function, at least, but its operands and
+ * results. */
+void read_scratch(Reader *r, const Op *loop, TypeVisit visit, void *context);
+
 /* sized_probe.c: numbers the items of a list of that kind of rank; then looks at all of them with other sizes. */
 void number_list(Reader *r, const CostList *list, int rank);
 void probe_sizes(Reader *r);
