@@ -1,12 +1,13 @@
 """What mpc plan finds, held against all layouts compiled (--exhaustive), and against mpc report of the layouts."""
 import copy
+import json
 import re
 import sys
 
 import pytest
 
 from spaces import LARGER, SPACES, meshes, plan
-from texts import PARALLEL, ROOT, mpc, report
+from texts import BUILD, PARALLEL, ROOT, mpc, report, run
 
 sys.path.insert(0, str(ROOT / "tests"))
 from cover import ALL  # noqa: E402
@@ -57,6 +58,19 @@ def test_bounds_of_experts_are_close(keep, share):
     row = plan(ROOT / "examples/deepseek.mdl", "--set=train.batch=4096", "--ranks=2048", "--machine=h200", "--memory=1e15",
                *(f"--keep={kept}" for kept in keep.split()))["best"][0]
     assert share * row["seconds"] <= row["bound"] <= row["seconds"]
+
+
+@pytest.mark.parametrize("share, batch, sizes, keep", [
+    (0.8, 32, "layers=2 seq=2048 vocab=256", "tp=2 microbatch=8"), (0.8, 4, "layers=2 seq=4096 vocab=128000 embed=512 ff=512", "tp=2 microbatch=1"),
+    (0.4, 4, "layers=2 seq=4096 vocab=128000 embed=512 ff=512", "tp=2 pp=2 microbatch=1 schedule=1f1b")], ids=["scratch of a layer", "logits", "logits of the last stage"])
+def test_bounds_of_memory_are_close(share, batch, sizes, keep):
+    """A little less than it needs, and the layout is not even compiled."""
+    words = [ROOT / "examples/llama.mdl", *(f"-D{size}" for size in sizes.split()), f"--set=train.batch={batch}", "--machine=h100", "--offload=none",
+             f"--ranks={4 if 'pp' in keep else 2}", *(f"--keep={kept}" for kept in f"{keep} recompute=full cp=1".split()), "--json"]
+    (row,) = json.loads(run(BUILD / "mpc", "plan", *words, "--memory=1e15"))["best"]
+    needs = row["arena_bytes"] + row["beside_bytes"]
+    answer = json.loads(run(BUILD / "mpc", "plan", *words, f"--memory={share * needs}", status=1))
+    assert answer["space"]["compiled"] == 0 and answer["space"]["by_a_bound"] == answer["space"]["layouts"] == 1
 
 
 REPORTED = [space for space in SPACES if space.name in ("all axes of a dense model", "more stages than a machine has ranks", "experts",
