@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spaces import LARGER, SPACES, meshes, plan
-from texts import BUILD, PARALLEL, ROOT, mpc, report, run
+from texts import BUILD, PARALLEL, ROOT, report, run
 
 sys.path.insert(0, str(ROOT / "tests"))
 from cover import ALL  # noqa: E402
