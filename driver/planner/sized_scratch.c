@@ -7,14 +7,15 @@
 #include "storage.h"
 
 typedef struct {
+    const Module *m;
     const Func *f;
     Map last;     /* of a value: the op that reads it last, by its number from 1 */
     Map returned; /* values */
 } Lives;
 
-static Lives lives_of(const Func *f, Arena *arena)
+static Lives lives_of(const Module *m, const Func *f, Arena *arena)
 {
-    Lives lives = { .f = f, .last.arena = arena, .returned.arena = arena };
+    Lives lives = { .m = m, .f = f, .last.arena = arena, .returned.arena = arena };
     intptr_t number = 0;
     for (const Op *op = f->first; op; op = op->next) {
         number++;
@@ -26,9 +27,19 @@ static Lives lives_of(const Func *f, Arena *arena)
     return lives;
 }
 
+static bool grows(const Lives *lives, const Type *type)
+{
+    bool any = false;
+    for (int i = 0; i < type->rank; i++)
+        any |= grows_with_batch(lives->m, type->dim[i].name);
+    return any;
+}
+
+/* Gradients of weights may be added to their sums in place; but not what a message brings. */
 static bool has_memory(const Lives *lives, const Value *value)
 {
-    return shown_by(value) == value && info(value->def)->family != LEAF && !value->type.tier &&
+    const bool is_apart = info(value->def)->traits & SENDS || grows(lives, &value->type);
+    return is_apart && shown_by(value) == value && info(value->def)->family != LEAF && !value->type.tier &&
            !map_get(&lives->returned, value);
 }
 
@@ -44,7 +55,7 @@ static void visit_lives(const Lives *lives, intptr_t at, TypeVisit visit, void *
 
 void read_scratch(Reader *r, const Op *loop, TypeVisit visit, void *context)
 {
-    const Lives lives = lives_of(find_func(r->m, loop->attrs.callee), r->arena);
+    const Lives lives = lives_of(r->m, find_func(r->m, loop->attrs.callee), r->arena);
     int count = 0;
     for (const Op *op = lives.f->first; op; op = op->next)
         count++;

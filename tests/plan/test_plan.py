@@ -38,7 +38,7 @@ def mpc_plan(*words, text=None, status=0):
     ("dp=2", ("mesh", "dp"), {2}), ("pp=2", ("mesh", "pp"), {2}), ("microbatch=1", ("microbatch",), {1}), ("recompute=full", ("recompute",), {"full"}),
     ("zero=2", ("zero",), {None, 2}), ("overlap=1", ("overlap",), {None, True}), ("schedule=zb", ("schedule",), {None, "zb"}),
     ("schedule=interleaved", ("schedule",), {None, "interleaved"}), ("chunks=2", ("chunks",), {None, 2}),
-    ("pieces=4", ("pieces",), {None, 4}), ("abreast=2", ("abreast",), {None, 2})])
+    ("pieces=4", ("pieces",), {None, 4}), ("abreast=2", ("abreast",), {2})])
 def test_what_is_kept(kept, key, values):
     """In all rows; None: of what makes no difference to the layout."""
     rows = plan(*GPT2, f"--keep={kept}", *(["--keep=microbatch=1"] if key != ("microbatch",) else []))["best"]
