@@ -15,7 +15,6 @@
 
 enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
 enum { MAX_CONCAT = 8, MAX_ABREAST = 4 };
-
 enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
@@ -326,6 +325,7 @@ typedef struct Module {
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
     Diags *diags;
+    Loc pipeline_said;                 /* the section `pipeline` that has been read: see schedule/pipeline_text.h */
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;                /* see note_stages() in stages.h */
     int stage_axis;                    /* along which loops run in stages: see pipeline_axis(); -1: none does */

@@ -1,6 +1,8 @@
 /* head.c -- the head of a module as text, written and read: all but its functions, and these in order. */
 #include "mir.h"
+#include "schedule/pipeline_text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const making_name[N_MAKINGS] = {
@@ -202,6 +204,21 @@ static void text_made_dims(Mir *t)
     }
 }
 
+/* What follows from the functions is not read, but compared with them: see verify_pipeline_text(). */
+static void text_pipeline(Mir *t)
+{
+    char *text = t->out ? pipeline_text(t->module) : NULL;
+    if (text)
+        fputs(text, t->out);
+    free(text);
+    if (t->out || !accept(t, "pipeline"))
+        return;
+    const int begin = t->at - (int)strlen("pipeline");
+    t->at += (int)strcspn(t->source->text + t->at, "}");
+    if (expect(t, "}"))
+        t->module->pipeline_said = from(t, begin);
+}
+
 /* A line: a word and a name, or a text in quotes. */
 static void text_line(Mir *t, const char *word, void (*text)(Mir *, Name *), Name *name)
 {
@@ -228,6 +245,7 @@ static void text_module(Mir *t)
     text_made_dims(t);
     for (ShardRule **at = &m->rules; NEXT(t, "  shard ", at); at = &(*at)->next)
         text_rule(t, *at);
+    text_pipeline(t);
     text_line(t, "  batch ", text_Name, &m->batch);
     text_line(t, "  vocab ", text_Name, &m->vocab);
     text_line(t, "  mixes ", text_Quoted, &m->mixes);

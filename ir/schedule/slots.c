@@ -27,8 +27,7 @@ static bool is_certified(const PipelineSchedule *s, const PipelineSchedule *want
            s->micros == wanted->micros && s->reduces == wanted->reduces;
 }
 
-/* What the schedule moves through the stages at once: micro-batches that are abreast are one. */
-static int micros_of_loop(const Op *loop)
+int micros_of_loop(const Op *loop)
 {
     const int64_t abreast = loop->attrs.abreast;
     return (int)(loop->attrs.dims.dim[0].size / (abreast ? abreast : 1));

@@ -24,6 +24,9 @@ typedef struct PipelineSlots {
     int64_t bytes; /* of all, on the rank that has most */
 } PipelineSlots;
 
+/* What the schedule moves through the stages at once: micro-batches that are abreast are one. */
+int micros_of_loop(const Op *loop);
+
 /* The schedule of a loop over micro-batches (NULL: there is one micro-batch), certified; NULL after reporting why it
  * cannot be. */
 PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks);

@@ -7,6 +7,7 @@
 #include "flight.h"
 #include "infer.h"
 #include "map.h"
+#include "schedule/pipeline_text.h"
 #include "stages.h"
 
 #define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
@@ -306,5 +307,5 @@ bool verify_module(Module *m)
         good &= verify_func(m, &depths, f) && verify_results(m, f) && (!is_entry || verify_entry(m, f));
     }
     arena_free(&scratch);
-    return good;
+    return good && verify_pipeline_text(m);
 }

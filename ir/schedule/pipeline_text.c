@@ -1,0 +1,182 @@
+/* pipeline_text.c -- see pipeline_text.h. */
+#include "pipeline_text.h"
+
+#include "infer.h"
+#include "slots.h"
+#include "stages.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The number of a rank's stage in that chunk, in the order of the model. */
+static int stage_at(const Module *m, const MicroParts *parts, int rank, int chunk)
+{
+    const int ranks = (int)m->axis_size[pipeline_axis(m)];
+    const bool turns = !runs_to_last_stage(part_doing(parts, FORWARD_ACTION, chunk)->loop[0]);
+    return chunk * ranks + (turns ? ranks - 1 - rank : rank);
+}
+
+/* h 3..5: the copies of a repeat, by their numbers in the model, as its parameters have them. */
+static void write_copies(Module *m, const Dim *dim, int rank, FILE *out)
+{
+    const MadeDim *copies = copies_dim(m, dim->name);
+    const int64_t at = part_first(m, dim, rank), count = part_size(m, dim, rank);
+    int64_t first = INT64_MAX, last = -1;
+    for (const Param *param = m->params; param; param = param->next) {
+        if (!param->type.rank || param->type.dim[0].name != dim->name)
+            continue;
+        const int64_t begin = param->first + at * (1 + param->skips), end = begin + (count - 1) * (1 + param->skips);
+        first = begin < first ? begin : first;
+        last = end > last ? end : last;
+    }
+    fputs(copies ? copies->of : dim->name, out);
+    if (!count)
+        fputs(" none", out);
+    else if (last < 0) /* a repeat without parameters */
+        fprintf(out, " %" PRId64 "..%" PRId64, at, at + count - 1);
+    else
+        fprintf(out, first == last ? " %" PRId64 : " %" PRId64 "..%" PRId64, first, last);
+}
+
+static void write_stage(Module *m, const MicroParts *parts, int rank, int chunk, FILE *out)
+{
+    const StagePart *part = part_doing(parts, FORWARD_ACTION, chunk);
+    const char *before = "";
+    fprintf(out, " stage %d (", stage_at(m, parts, rank, chunk));
+    for (int i = 0; i < part->nloops; i++)
+        if (is_on(stages_passed(m, part->loop[i]), rank)) {
+            fputs(before, out);
+            write_copies(m, &part->loop[i]->attrs.dims.dim[0], rank, out);
+            before = ", ";
+        }
+    fputc(')', out);
+}
+
+/* All but those of copies, which the axis splits. */
+static void write_params(const Module *m, int rank, FILE *out)
+{
+    const char *before = " params ";
+    for (const Param *param = m->params; param; param = param->next) {
+        Axes split = 0;
+        for (int i = 0; i < param->type.rank; i++)
+            split |= split_axes(param->type.dim[i].split);
+        if (split >> pipeline_axis(m) & 1 || !is_on(param->type.on, rank))
+            continue;
+        fprintf(out, "%s%%%s", before, param->name);
+        before = ", ";
+    }
+}
+
+static void begin_transfer(Module *m, const StagePart *part, const Value *value, FILE *out)
+{
+    Type type = value->type;
+    type.on = (Stages){ 0 };
+    fprintf(out, "\n    transfer %c %%%s : %s ", action_letter[part->kind], value->name, type_text(m, &type));
+}
+
+/* What a loop carries from stage to stage. */
+static void write_carried(Module *m, const MicroParts *parts, const StagePart *part, const Op *loop, FILE *out)
+{
+    const int ranks = (int)m->axis_size[pipeline_axis(m)];
+    const Func *body = find_func(m, loop->attrs.callee);
+    const Stages passed = stages_passed(m, loop);
+    for (int i = 0; i < count_passed_on(loop) && !is_one_stage(passed); i++) {
+        const char *before = "";
+        begin_transfer(m, part, body->params.at[i], out);
+        for (int k = 0; k < ranks; k++) {
+            const int rank = runs_to_last_stage(loop) ? k : ranks - 1 - k;
+            if (!is_on(passed, rank))
+                continue;
+            fprintf(out, "%s%d", before, stage_at(m, parts, rank, part->chunk));
+            before = " -> ";
+        }
+    }
+}
+
+/* What the chunk gets of the one before it: that of the next number, in backward actions. */
+static void write_sent(Module *m, const MicroParts *parts, const StagePart *part, FILE *out)
+{
+    const int before = part->chunk + (part->kind == FORWARD_ACTION ? -1 : 1);
+    const Func *f = find_func(m, part->call->attrs.callee);
+    for (const Op *op = f->first; op; op = op->next) {
+        if (!is_send(op) || before < 0 || before >= parts->chunks)
+            continue;
+        const Stages from = arg(op, 0)->type.on, to = result(op)->type.on;
+        begin_transfer(m, part, arg(op, 0), out);
+        fprintf(out, "%d -> %d", stage_at(m, parts, __builtin_ctzll(from.at), before),
+                stage_at(m, parts, __builtin_ctzll(to.at), part->chunk));
+    }
+}
+
+static void write_pipeline(Module *m, const Op *loop, const MicroParts *parts, FILE *out)
+{
+    const char *axis = m->axis[pipeline_axis(m)];
+    fprintf(out, "  pipeline %s {\n    schedule %s, micros %d", axis, StageSchedule_words[loop->attrs.stages],
+            micros_of_loop(loop));
+    for (int rank = 0; rank < m->axis_size[pipeline_axis(m)]; rank++) {
+        fprintf(out, "\n    %s=%d", axis, rank);
+        for (int chunk = 0; chunk < parts->chunks; chunk++)
+            write_stage(m, parts, rank, chunk, out);
+        write_params(m, rank, out);
+    }
+    for (int i = 0; i < parts->count; i++) {
+        const StagePart *part = &parts->part[i];
+        write_sent(m, parts, part, out);
+        for (int k = 0; k < part->nloops; k++)
+            write_carried(m, parts, part, part->loop[k], out);
+    }
+    fputs("\n  }\n", out);
+}
+
+char *pipeline_text(Module *m)
+{
+    MicroParts parts;
+    const Op *loop = pipeline_axis(m) < 0 ? NULL : micro_loop(m);
+    if (!loop || !loop->attrs.stages || !find_parts(m, find_func(m, loop->attrs.callee), &parts))
+        return NULL;
+    for (int i = 0; i < parts.count; i++)
+        if (!parts.part[i].call)
+            return NULL;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memory(&text, &size);
+    write_pipeline(m, loop, &parts, out);
+    fclose(out);
+    return text;
+}
+
+static const char *after_spaces(const char *at)
+{
+    while (isspace((unsigned char)*at))
+        at++;
+    return at;
+}
+
+bool verify_pipeline_text(Module *m)
+{
+    const Loc said = m->pipeline_said;
+    m->pipeline_said = (Loc){ 0 }; /* passes change what it is about */
+    if (!said.end)
+        return true;
+    const char *begin = m->diags->source->text, *at = begin + said.begin, *end = begin + said.end;
+    char *text = pipeline_text(m);
+    const char *wanted = text ? text : "";
+    for (;; at++, wanted++) {
+        at = after_spaces(at), wanted = after_spaces(wanted);
+        if (at >= end || !*wanted || *at != *wanted)
+            break;
+    }
+    const int where = (int)(at - begin);
+    const bool same = at >= end && !*wanted;
+    static const char help[] = "leave this section out: mpc print writes it again";
+    if (!same && !text)
+        error_at(m->diags, (Where){ .at = said, .help = help }, "the module has no pipeline that is cut in stages");
+    else if (!same)
+        error_at(m->diags, (Where){ .at = { where, where + 1 }, .help = help },
+                 "the functions of the module have another pipeline: '%.*s' is expected here",
+                 (int)strcspn(wanted, "\n"), wanted);
+    free(text);
+    return same;
+}
