@@ -8,7 +8,6 @@
 
 #include "manager/pass.h"
 #include "near.h"
-#include "stages.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -294,7 +293,7 @@ static void explain_split(Explain *e, const Dim *dim, int axis)
     const bool otherwise = !is_by_rule(m, axis, dim->name, false) && is_by_rule(m, axis, dim->name, true);
     int length = (int)strcspn(m->axis[axis], "."); /* "tp.kv_heads" is a part of tp */
     const char *rule = setting_text(e, arena_text(arena, "parallel.shard.%.*s", length, m->axis[axis]));
-    if (axis == pipeline_axis(m))
+    if (axis == m->kind_axis)
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.schedule"), setting_text(e, "parallel.stages"));
     else if (!is_by_rule(m, axis, dim->name, false) && !otherwise)
         rule = arena_text(arena, "%s, %s", setting_text(e, "parallel.zero"), setting_text(e, "parallel.zero.over"));
@@ -330,7 +329,7 @@ static void explain_change(Explain *e, const Facet *now, const Facet *before)
 }
 
 /* Prints the changes of a pass, if any. */
-static void print_stage(Explain *e, const char *pass)
+static void print_changes(Explain *e, const char *pass)
 {
     see_all(e);
     e->nreasons = 0;
@@ -351,11 +350,11 @@ static void print_stage(Explain *e, const char *pass)
 static bool run_and_explain(Explain *e)
 {
     const char *after = NULL;
-    print_stage(e, "as declared");
+    print_changes(e, "as declared");
     for (int i = 0; i < npasses; i++) {
         if (!run_passes(e->m, &(PassOptions){ .start_after = after, .stop_after = passes[i].name }))
             return false;
-        print_stage(e, after = passes[i].name);
+        print_changes(e, after = passes[i].name);
     }
     return true;
 }

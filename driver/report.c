@@ -4,7 +4,7 @@
 #include "tier.h"
 
 #include "codegen/host/host.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <stdlib.h>
 
@@ -69,15 +69,13 @@ static void add_traffic(Report *r, const Op *op, double times)
     row->packed += (double)r->m->target->packed_bytes(r->m, op) * times;
 }
 
-/* What a loop in stages carries from each of its stages but the last to the next one: the mean of
- * its stages. */
-static void add_stage_traffic(Report *r, const Op *loop, double times)
+/* What a split loop carries from each of its ranks but the last to the next one: the mean of its ranks. */
+static void add_loop_traffic(Report *r, const Op *loop, double times)
 {
     static const char name[] = "send";
     const Split split = loop->attrs.dims.dim[0].split;
-    const int stages = __builtin_popcountll(stages_passed(r->m, loop).at);
-    const double share = (stages - 1) / (double)stages * times;
-    for (int i = 0; i < loop->attrs.carried && stages > 1; i++) {
+    const double share = share_passing_on(r->m, loop) * times;
+    for (int i = 0; i < loop->attrs.carried && share > 0; i++) {
         const Value *carried = loop->results.at[i];
         const TrafficRow like = { .first = loop,
                                   .name = name,
@@ -137,8 +135,8 @@ static void add_op(void *context, const Func *f, const Op *op, double times)
     Report *r = context;
     if (info(op)->traits & SENDS)
         add_traffic(r, op, times);
-    if (runs_in_stages(op))
-        add_stage_traffic(r, op, times);
+    if (is_split_loop(op))
+        add_loop_traffic(r, op, times);
     if (info(op)->traits & CARRIES)
         *(op->attrs.tier ? &r->offloaded : &r->fetched) += (double)local_bytes(r->m, &result(op)->type) * times;
     add_work(r, f, op, times);
@@ -224,7 +222,7 @@ Report make_report(Run *run, Module *m)
         .m = m,
         .totals = program_totals(m),
         .classes = classify_tensors(m),
-        .axis = pipeline_axis(m),
+        .axis = m->kind_axis,
     };
     const Func *step = func_with_role(m, STEP);
     find_memory(&r);

@@ -3,7 +3,8 @@
  *
  *   report.c           the command; computes the figures from the program
  *   report_experts.c   those of rows of experts
- *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule
+ *   report_pipeline.c  those of its pipeline: stages, and the picture of the schedule; report_pipeline_write.c: as text
+ *                      and JSON
  *   report_time.c      the time of a step on a machine, as tables and as JSON
  *   report_step.c      the bars of a step on a machine, for its picture
  *   report_room.c      what is missing where memory does not suffice, and what helps
@@ -131,6 +132,8 @@ const char *kind_name(const Report *report, int kind); /* "pp=2"; "all" */
 int kind_of_peak(const Report *report);                /* whose memory is report->memory */
 
 double stage_share(const PipelineReport *pipeline, int stage); /* of all FLOPs of a micro-batch */
+void print_pipeline(const Report *report);                     /* report_pipeline_write.c */
+void add_pipeline_json(const Report *report, cJSON *json);
 
 const char *axes_list(Arena *arena, const Module *m, Axes axes); /* "dp+tp"; "" */
 
@@ -165,6 +168,11 @@ cJSON *faster_json(const Report *report);
 void print_report_tables(const Report *report);
 void print_memory_table(const Report *report);
 const char *workspace_text(const Report *report); /* "; beside it 33.55 MB for products", or "" */
+static inline void add_text(cJSON *object, const char *key, const char *text)
+{
+    cJSON_AddStringToObject(object, key, text ? text : "");
+}
+
 cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);

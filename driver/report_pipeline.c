@@ -7,8 +7,9 @@
 #include "report.h"
 
 #include "map.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "uses.h"
 
 #include <inttypes.h>
@@ -61,11 +62,11 @@ static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *aro
 {
     double *const flops[] = { s->p->forward, s->p->backward, s->p->weight };
     const Func *callee = op->attrs.callee ? find_func(s->m, op->attrs.callee) : NULL;
-    const uint64_t on = stages & stages_running(s->m, op);
+    const uint64_t on = stages & ranks_running(s->m, op);
     if (callee && callee->role != KERNEL) {
-        const double turns = runs_in_stages(op) ? 1 : (double)rank_iterations(s->m, op);
+        const double turns = is_split_loop(op) ? 1 : (double)rank_iterations(s->m, op);
         for (const Op *inner = callee->first; inner; inner = inner->next)
-            add_op(s, part, inner, runs_in_stages(op) ? op : around, on, times * turns);
+            add_op(s, part, inner, is_split_loop(op) ? op : around, on, times * turns);
         return;
     }
     const double work = (op_work(s->m, NULL, op).rank + (callee ? flops_run(s->m, callee) : 0)) * times;
@@ -78,7 +79,7 @@ static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *aro
 
 static void add_work(Survey *s)
 {
-    const uint64_t all = ALL_STAGES >> (64 - s->ranks);
+    const uint64_t all = ALL_RANKS >> (64 - s->ranks);
     assign_parts(&s->parts);
     for (const Op *op = s->parts.micro->first; op; op = op->next)
         add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, all, 1);
@@ -231,7 +232,7 @@ static void set_memory(Survey *s, const MemoryUse *of_kind)
     const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++) {
-        int64_t bytes[MAX_STAGE_RANKS];
+        int64_t bytes[MAX_SET_RANKS];
         slot_bytes(rank_kinds(s->m), slots, i, bytes);
         for (int rank = 0; rank < s->ranks && slots->ring[i].in_flight; rank++)
             held[stage_on_rank(schedule, rank, part_called(&slots->parts, slots->ring[i].call)->chunk)] +=
@@ -257,7 +258,7 @@ static void fill_in(Survey *s, const Report *r)
     const PipelineSchedule *schedule = picture->schedule;
     picture->title = picture_title(r);
     picture->step = r->time && (r->run->options->html || r->run->options->svg) ? timeline_step(r) : NULL;
-    picture->axis = s->m->axis[pipeline_axis(s->m)];
+    picture->axis = s->m->axis[s->m->kind_axis];
     picture->capacity_bytes = memory_room(r) < INFINITY ? memory_room(r) : 0;
     picture->published_bubble = published_bubble(schedule->name, schedule->ranks, schedule->chunks, schedule->micros);
     s->p->forward = NEW_ARRAY(s->arena, double, s->stages);
@@ -274,7 +275,7 @@ static void fill_in(Survey *s, const Report *r)
 PipelineReport *report_pipeline(const Report *r, const char **why)
 {
     Arena *arena = &r->run->arena;
-    const int axis = pipeline_axis(r->m);
+    const int axis = r->m->kind_axis;
     *why = NULL;
     if (axis < 0)
         return NULL;

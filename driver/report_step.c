@@ -208,7 +208,7 @@ const TimelinePicture *step_picture(const Report *r)
                                   .costs = &r->time->time.costs,
                                   .step = timeline_step(r),
                                   .title = picture_title(r),
-                                  .axis = cost->schedule ? r->m->axis[r->m->stage_axis] : NULL,
+                                  .axis = cost->schedule ? r->m->axis[r->m->kind_axis] : NULL,
                                   .published_bubble = -1,
                                   .fixed_bytes = fixed,
                                   .capacity_bytes = memory_room(r) };

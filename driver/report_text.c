@@ -251,39 +251,6 @@ static void print_experts(const Report *r)
     }
 }
 
-/* --- Pipeline ---------------------------------------------------------------------------------------- */
-
-static void print_stages(const Report *r)
-{
-    const PipelineReport *p = r->pipeline;
-    const bool splits = p->picture.schedule->splits_backward;
-    printf("    %-5s %14s %14s%s %9s %12s  %s\n", "stage", "forward", "backward", splits ? "        weights" : "",
-           "share", "in flight", "holds");
-    for (int stage = 0; stage < stage_count(p->picture.schedule); stage++) {
-        printf("    %-5d %14s %14s", stage, flops(r, p->forward[stage]), flops(r, p->backward[stage]));
-        if (splits)
-            printf(" %14s", flops(r, p->weight[stage]));
-        printf(" %7.2f %% %12s  %s\n", 100 * stage_share(p, stage), bytes(r, p->picture.activation_bytes[stage]),
-               p->contents[stage]);
-    }
-    printf("    a stage sends %s to the next one, and as much back\n", bytes(r, p->message_bytes));
-    if (p->handed_on_bytes > 0)
-        printf("    of these, %s are handed on as they have come, for later stages to read\n",
-               bytes(r, p->handed_on_bytes));
-}
-
-static void print_pipeline(const Report *r)
-{
-    enum { WIDTH = 120 };
-    if (r->no_picture)
-        printf("pipeline: no picture: %s\n", r->no_picture);
-    if (!r->pipeline)
-        return;
-    printf("pipeline over %s: one micro-batch, of one rank\n", r->pipeline->picture.axis);
-    print_stages(r);
-    write_timeline_text(&r->pipeline->picture, WIDTH, stdout);
-}
-
 /* --- The whole report ---------------------------------------------------------------------------------- */
 
 void print_report_tables(const Report *r)

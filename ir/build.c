@@ -1,7 +1,7 @@
 /* build.c -- creates and removes functions, values and ops. */
 #include "ir.h"
 #include "map.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static Op *try_build_like(Builder *b, OpKind kind, const Attrs *attrs, int nargs
     }
     m->fresh += like ? nresults : 0; /* numbers of names do not depend on which ops are copies */
     insert_op(b->func, op, b->before);
-    note_pipeline(m, op);
+    note_split_loop(m, op);
     return op;
 }
 

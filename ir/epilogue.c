@@ -1,7 +1,7 @@
 /* epilogue.c -- see epilogue.h. */
 #include "epilogue.h"
 
-#include "stages.h"
+#include "ranks.h"
 #include "target.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static bool takes_term(const Op *op, const Value *term, Epilogue *epilogue)
         return false;
     if (!epilogue->bias && is_bias(epilogue->dot, term) && type_equal(&result(epilogue->dot)->type, type))
         epilogue->bias = term;
-    else if (!term->def && same_dims(&term->type, type) && same_stages(term->type.on, type->on) &&
+    else if (!term->def && same_dims(&term->type, type) && same_ranks(term->type.on, type->on) &&
              same_dims(&result(epilogue->dot)->type, type))
         epilogue->added = term;
     else

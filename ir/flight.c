@@ -3,6 +3,7 @@
 
 #include "infer.h"
 #include "map.h"
+#include "micro.h"
 
 bool is_one_message(const Op *a, const Op *b)
 {
@@ -127,11 +128,11 @@ static bool verify_loop(Module *m, const Func *f, const Op *op)
     return good;
 }
 
-/* Does it read a result of a loop in stages, or of an early op on one? */
+/* Does it read a result of a split loop, or of an early op on one? */
 static bool may_be_early(const Op *op)
 {
     const Op *before = op->args.count == 1 ? arg(op, 0)->def : NULL;
-    const bool is_ready = before && (before->attrs.early || (before->attrs.stages && before->attrs.dims.count));
+    const bool is_ready = before && (before->attrs.early || is_scheduled(before));
     return is_ready && (op->attrs.started || op->attrs.callee) && op->results.count == 1;
 }
 

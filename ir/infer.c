@@ -5,7 +5,7 @@
  */
 #include "infer.h"
 #include "blocks.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <math.h>
 
@@ -167,7 +167,7 @@ INFER(cast)
                : true;
 }
 
-/* Zeros are a sum pending over any axes, on any stages. */
+/* Zeros are a sum pending over any axes, on any ranks. */
 static bool pend_zeros(Module *m, const Op *op, Type *y)
 {
     if (!is_number(arg(op, 0), 0))
@@ -230,50 +230,50 @@ INFER(iota)
     return true;
 }
 
-/* Each stage runs the iterations whose slices it holds, and sends carried values to the next one, except those in
- * flight, which begin on each stage. */
-static bool infer_stages_of_loop(Module *m, const Op *op, Type results[], int count)
+/* Each rank runs the iterations whose slices it holds, and sends carried values to the next one, except those in
+ * flight, which begin on each rank. */
+static bool infer_ranks_of_loop(Module *m, const Op *op, Type results[], int count)
 {
     const int carried = (int)op->attrs.carried;
-    const Stages first = end_stage(m, op, false), passed = stages_passed(m, op);
+    const RankSet first = end_rank(m, op, false), passed = ranks_passed(m, op);
     for (int i = 0; i < op->args.count; i++) {
-        const Stages on = arg(op, i)->type.on;
-        if (i < carried ? common_stages(on, first).axis < 0 : !is_on_all(on, passed))
+        const RankSet on = arg(op, i)->type.on;
+        if (i < carried ? common_ranks(on, first).axis < 0 : !is_on_all(on, passed))
             return REFUSE("send it there",
                           i < carried ? "%%%s is not on(%s), where the loop begins"
                                       : "%%%s is not on all stages of the loop, %s being the first",
-                          arg(op, i)->name, stages_text(m, first));
+                          arg(op, i)->name, ranks_text(m, first));
     }
     for (int i = 0; i < count; i++)
-        results[i].on = i < carried && !results[i].in_flight ? end_stage(m, op, true) : (Stages){ 0 };
+        results[i].on = i < carried && !results[i].in_flight ? end_rank(m, op, true) : (RankSet){ 0 };
     return true;
 }
 
-/* The stages that run an op are those that hold all of its operands. */
-static bool infer_stages(Module *m, const Op *op, Type results[], int count)
+/* The ranks that run an op are those that hold all of its operands. */
+static bool infer_ranks(Module *m, const Op *op, Type results[], int count)
 {
     const Func *callee = called_by(m, op);
-    Stages on = { 0 };
-    if ((callee && is_staged(m, callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
+    RankSet on = { 0 };
+    if ((callee && says_where(m, callee)) || info(op)->traits & MOVES) /* said by its types, or by {on} */
         return true;
-    if (runs_in_stages(op))
-        return infer_stages_of_loop(m, op, results, count);
-    for (int i = 0; i < op->args.count && !adds_stages(op); i++) {
-        const Stages given = arg(op, i)->type.on, both = common_stages(on, given);
+    if (is_split_loop(op))
+        return infer_ranks_of_loop(m, op, results, count);
+    for (int i = 0; i < op->args.count && !adds_ranks(op); i++) {
+        const RankSet given = arg(op, i)->type.on, both = common_ranks(on, given);
         if (both.axis < 0)
             return REFUSE("send one of them", "no stage holds all operands of %s: %%%s is on(%s)", info(op)->name,
-                          arg(op, i)->name, stages_text(m, given));
+                          arg(op, i)->name, ranks_text(m, given));
         on = both;
     }
-    for (int i = 0; i < op->args.count && on.at && !adds_stages(op); i++) {
+    for (int i = 0; i < op->args.count && on.at && !adds_ranks(op); i++) {
         const Type *type = &arg(op, i)->type;
         if (type->partial & 1u << on.axis && !is_on_all(on, type->on))
             return REFUSE("all_reduce it first", "%s would lose terms of %%%s, which are on other stages than on(%s)",
-                          info(op)->name, arg(op, i)->name, stages_text(m, on));
+                          info(op)->name, arg(op, i)->name, ranks_text(m, on));
     }
-    if (adds_stages(op)) {
-        const Stages a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
-        on = a.at && b.at ? (Stages){ a.at | b.at, a.axis } : (Stages){ 0 };
+    if (adds_ranks(op)) {
+        const RankSet a = arg(op, 0)->type.on, b = arg(op, 1)->type.on;
+        on = a.at && b.at ? (RankSet){ a.at | b.at, a.axis } : (RankSet){ 0 };
     }
     on = unless_all(m, op->attrs.on.at ? op->attrs.on : on); /* of zeros: as it is declared */
     for (int i = 0; i < count; i++) {
@@ -312,7 +312,7 @@ bool infer_op(Module *m, const Op *op, Type results[])
         if (arg(op, i)->type.in_flight && !(row->traits & WAITS) && i >= op->attrs.carried)
             return REFUSE("wait for it first", "%s reads %%%s, which is in flight", row->name, arg(op, i)->name);
     if (!reads_near(m, op) || !has_whole_dims(m, op) || !infer_table[op->kind](m, op, results) ||
-        !infer_stages(m, op, results, result_count(m, op)))
+        !infer_ranks(m, op, results, result_count(m, op)))
         return false;
     if (op->attrs.started)
         results[0].in_flight = true;

@@ -1,6 +1,6 @@
 /* infer_collectives.c -- result types of collectives: the same tensor in another layout. */
 #include "infer.h"
-#include "stages.h"
+#include "ranks.h"
 
 /* Removes `axes` from the innermost end of a split; false if they are not its innermost axes. */
 static bool unsplit(Split *split, Axes axes)
@@ -67,8 +67,8 @@ INFER(reshard)
     results[0].partial = op->attrs.axis;
     if (!results[0].partial)
         results[0].by = BY_SUM;
-    const Stages on = x->on.at ? x->on : op->attrs.on;
-    const Axes may_pend = x->partial | (is_one_stage(x->on) || (on.at && !x->on.at) ? 1u << on.axis : 0);
+    const RankSet on = x->on.at ? x->on : op->attrs.on;
+    const Axes may_pend = x->partial | (is_one_rank(x->on) || (on.at && !x->on.at) ? 1u << on.axis : 0);
     if (to->count != x->rank || results[0].partial & ~may_pend)
         return REFUSE(NULL, "reshard must keep the dims of %%%s and cannot add pending sums", arg(op, 0)->name);
     for (int i = 0; i < x->rank; i++) {
@@ -81,20 +81,20 @@ INFER(reshard)
     return each_axis_once(&results[0], results[0].partial) ? true : REFUSE(NULL, "reshard uses one mesh axis twice");
 }
 
-/* The same tensor on another stage. */
+/* The same tensor on another rank. */
 INFER(send)
 {
-    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    const RankSet from = arg(op, 0)->type.on, to = op->attrs.on;
     results[0] = arg(op, 0)->type;
     results[0].on = to;
-    if (!is_one_stage(from) || !is_one_stage(to) || from.axis != to.axis || from.at == to.at)
+    if (!is_one_rank(from) || !is_one_rank(to) || from.axis != to.axis || from.at == to.at)
         return REFUSE(NULL, "send takes %%%s from one stage to another one", arg(op, 0)->name);
     return true;
 }
 
 INFER(hold)
 {
-    const Stages from = arg(op, 0)->type.on, to = op->attrs.on;
+    const RankSet from = arg(op, 0)->type.on, to = op->attrs.on;
     results[0] = arg(op, 0)->type;
     results[0].on = to;
     if (!to.at || (from.at && (from.axis != to.axis || to.at & ~from.at)))
@@ -102,10 +102,10 @@ INFER(hold)
     return true;
 }
 
-/* Each stage has one of the terms, or none. */
+/* Each rank has one of the terms, or none. */
 INFER(pend)
 {
-    const Stages to = op->attrs.on;
+    const RankSet to = op->attrs.on;
     uint64_t with_term = 0;
     if (!op->args.count)
         return REFUSE(NULL, "pend has no term");
@@ -117,7 +117,7 @@ INFER(pend)
         const Axes axis = x->on.at ? 1u << x->on.axis : 0;
         Type term = *x;
         term.on = to, term.partial |= op->attrs.axis;
-        const bool is_term = pending_with_stages(x) & axis,
+        const bool is_term = pending_with_ranks(x) & axis,
                    fits = !to.at || (to.axis == x->on.axis && !(x->on.at & ~to.at));
         if (!axis || op->attrs.axis != axis || !is_term || !fits)
             return REFUSE(NULL, "pend takes %%%s from one stage to more, along the axis of these stages",

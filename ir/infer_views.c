@@ -1,7 +1,7 @@
 /* infer_views.c -- result types of views, concat and pad, library ops, calls and loops. */
 #include "flight.h"
 #include "infer.h"
-#include "stages.h"
+#include "split_loop.h"
 
 /* Finds the dim that {dim=...} names in the first operand. */
 static int named_dim(Module *m, const Op *op)
@@ -382,17 +382,17 @@ static const Func *callee_of(Module *m, const Op *op)
     return callee;
 }
 
-/* A function whose types name no stages runs on those of its call. */
-static Type as_callee_sees(bool is_staged, Type type)
+/* A function whose types name no ranks runs on those of its call. */
+static Type as_callee_sees(bool names_ranks, Type type)
 {
-    if (!is_staged)
-        type.on = (Stages){ 0 };
+    if (!names_ranks)
+        type.on = (RankSet){ 0 };
     return type;
 }
 
-static bool check_argument(Module *m, const Op *op, const Type *given, bool is_staged, const Value *param)
+static bool check_argument(Module *m, const Op *op, const Type *given, bool names_ranks, const Value *param)
 {
-    const Type seen = as_callee_sees(is_staged, *given);
+    const Type seen = as_callee_sees(names_ranks, *given);
     if (!type_equal(&seen, &param->type))
         return REFUSE(NULL, "@%s takes %%%s : %s, not %s", op->attrs.callee, param->name, type_text(m, &param->type),
                       type_text(m, given));
@@ -404,9 +404,9 @@ INFER(call)
     const Func *callee = callee_of(m, op);
     if (!callee)
         return false;
-    const bool staged = is_staged(m, callee);
+    const bool names_ranks = says_where(m, callee);
     for (int i = 0; i < op->args.count; i++)
-        if (!check_argument(m, op, &arg(op, i)->type, staged, callee->params.at[i]))
+        if (!check_argument(m, op, &arg(op, i)->type, names_ranks, callee->params.at[i]))
             return false;
     for (int i = 0; i < callee->results.count; i++)
         results[i] = callee->results.at[i]->type;
@@ -419,7 +419,7 @@ INFER(loop)
     if (!callee)
         return false;
     int carried = (int)op->attrs.carried;
-    const bool staged = is_staged(m, callee);
+    const bool names_ranks = says_where(m, callee);
     if (op->attrs.dims.count != 1 || op->attrs.carried < 0 || op->attrs.carried > op->args.count ||
         op->attrs.carried > callee->results.count)
         return REFUSE(NULL, "loop needs {dims=[name:size]} and at most as many carried operands as operands");
@@ -441,12 +441,12 @@ INFER(loop)
             return REFUSE(NULL, "loop cannot prefetch %%%s, which has no '%s'", arg(op, i)->name, dim->name);
         if (at == 0)
             given = without_dim(given, dim->name);
-        if (!check_argument(m, op, &given, staged, callee->params.at[i]))
+        if (!check_argument(m, op, &given, names_ranks, callee->params.at[i]))
             return false;
     }
     for (int i = 0; i < callee->results.count; i++) {
         const Value *value = callee->results.at[i];
-        const Type given = i < carried ? as_callee_sees(staged, arg(op, i)->type) : value->type;
+        const Type given = i < carried ? as_callee_sees(names_ranks, arg(op, i)->type) : value->type;
         if (!type_equal(&value->type, &given))
             return REFUSE(NULL, "@%s carries %%%s : %s, but returns %s", callee->name, arg(op, i)->name,
                           type_text(m, &arg(op, i)->type), type_text(m, &value->type));

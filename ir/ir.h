@@ -15,7 +15,7 @@
 
 enum { MAX_RANK = 8, MAX_AXES = 8, MAX_SPLIT = 4, MAX_NAMES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 8, MAX_ZIGZAG = 64 };
 enum { MAX_CONCAT = 8, MAX_ABREAST = 4 };
-enum { MAX_STAGE_RANKS = 64 }; /* of a pipeline: sets of them have a bit for each */
+enum { MAX_SET_RANKS = 64 }; /* along an axis: sets of them have a bit for each */
 
 /* Operands and results of a kernel together: a launch on a GPU takes 4 KiB of pointers, and more spill registers. */
 enum { MAX_KERNEL_VALUES = 480 };
@@ -86,7 +86,7 @@ typedef struct {
 typedef struct {
     uint64_t at;
     int axis;
-} Stages;
+} RankSet;
 
 typedef struct {
     DType dtype;
@@ -94,7 +94,7 @@ typedef struct {
     Dim dim[MAX_RANK]; /* outermost first, row-major */
     Axes partial;      /* the tensor is the sum (or max) of the ranks' terms along these axes */
     Reduce by;
-    Stages on;      /* of the stages of a pipeline these hold it; the operands of an op are on one set of stages */
+    RankSet on;     /* of the ranks along an axis these hold it; the operands of an op are on one set of ranks */
     Tier tier;      /* where its elements are: of others than the device only `move` reads them */
     bool in_flight; /* the result of a started collective or move: only `wait` may read it */
 } Type;
@@ -265,7 +265,7 @@ typedef struct ShardRule {
     bool ring;      /* its blocks of that dim pass by: see passes/layout/ring.c */
     Name parts;     /* "3+9": see Split */
     bool reversed;
-    bool joined; /* of copies: they follow those of the rule before, on the same stages */
+    bool joined; /* of copies: they follow those of the rule before, on the same ranks */
     struct ShardRule *next;
 } ShardRule;
 
@@ -327,8 +327,8 @@ typedef struct Module {
     Diags *diags;
     Loc pipeline_said;                 /* the section `pipeline` that has been read: see schedule/pipeline_text.h */
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
-    struct Map *needed;                /* see note_stages() in stages.h */
-    int stage_axis;                    /* along which loops run in stages: see pipeline_axis(); -1: none does */
+    struct Map *needed;                /* see note_ranks() in needed.h */
+    int kind_axis;                     /* along which ranks are of several kinds: see split_loop.h; -1: all are alike */
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
     struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
@@ -363,7 +363,7 @@ enum {
     IN_PLACE = 1 << 14,  /* may write its result over its operand */
     WAITS = 1 << 15,     /* reads a value in flight: its result is that of the started collective */
     WISHES = 1 << 16,    /* requests a layout, to be lowered to collectives: no target runs it */
-    MOVES = 1 << 17,     /* its result is on the stages that {on} names */
+    MOVES = 1 << 17,     /* its result is on the ranks that {on} names */
     SKIPS = 1 << 18,     /* an index of -1 selects nothing */
     IN_BLOCKS = 1 << 19, /* it can see its keys block by block, and its results be merged */
     FILLS = 1 << 20, /* its result has rows along the last of {dims}, filled from the first on; the rest are zeros */
@@ -465,7 +465,7 @@ int64_t part_first(const Module *m, const Dim *dim, int64_t rank);   /* the firs
 int64_t local_bytes(const Module *m, const Type *type);              /* in memory, on one rank */
 int64_t part_bytes(const Module *m, const Type *type, int64_t rank); /* of a stack: of that rank's part of it alone */
 int64_t span_bytes(const Module *m, const Value *value); /* placed: from its first element to the end of its last */
-char *stages_text(Module *m, Stages on);                 /* "pp=0+3", in the arena */
+char *ranks_text(Module *m, RankSet on);                 /* "pp=0+3", in the arena */
 char *type_text(Module *m, const Type *type);            /* in the arena */
 
 /* --- Building: each call appends one op before b->before (or at the end) and infers its types. --- */

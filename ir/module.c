@@ -54,7 +54,7 @@ Module *new_module(Diags *diags)
         exit(EXIT_FAILURE);
     }
     m->diags = diags;
-    m->stage_axis = -1;
+    m->kind_axis = -1;
     m->target = &no_target;
     m->index = NEW(&m->arena, struct Index);
     m->index->funcs.arena = m->index->params.arena = m->index->taken.arena = &m->arena;

@@ -1,6 +1,6 @@
 /* space.c -- the space of an op, the union of its operands' dims, and the sums that are pending in it. */
 #include "infer.h"
-#include "stages.h"
+#include "ranks.h"
 
 #include <string.h>
 

@@ -81,31 +81,31 @@ char *text_of_axes(Module *m, Axes axes)
     return text;
 }
 
-enum { STAGES_ROOM = 64 * 4 };
+enum { RANKS_ROOM = 64 * 4 };
 
 /* pp=0+3 */
-static char *put_stages(const Module *m, Stages on, char *end)
+static char *put_ranks(const Module *m, RankSet on, char *end)
 {
     end = put(put(end, m->axis[on.axis]), "=");
     const char *before = "";
-    for (int stage = 0; stage < MAX_STAGE_RANKS; stage++)
-        if (on.at >> stage & 1) {
-            end += sprintf(end, "%s%d", before, stage);
+    for (int rank = 0; rank < MAX_SET_RANKS; rank++)
+        if (on.at >> rank & 1) {
+            end += sprintf(end, "%s%d", before, rank);
             before = "+";
         }
     return end;
 }
 
-char *stages_text(Module *m, Stages on)
+char *ranks_text(Module *m, RankSet on)
 {
-    char *text = NEW_ARRAY(&m->arena, char, axes_room(m) + STAGES_ROOM);
-    put_stages(m, on, text);
+    char *text = NEW_ARRAY(&m->arena, char, axes_room(m) + RANKS_ROOM);
+    put_ranks(m, on, text);
     return text;
 }
 
 char *type_text(Module *m, const Type *type)
 {
-    size_t room = 64 + 2 * axes_room(m) + STAGES_ROOM;
+    size_t room = 64 + 2 * axes_room(m) + RANKS_ROOM;
     for (int i = 0; i < type->rank; i++)
         room += dim_room(m, &type->dim[i]) + 2;
     char *text = NEW_ARRAY(&m->arena, char, room), *end = put(put(text, dtype_name[type->dtype]), "[");
@@ -115,7 +115,7 @@ char *type_text(Module *m, const Type *type)
     if (type->partial)
         end = put(put_axes(m, type->partial, put(end, type->by == BY_MAX ? " partial_max(" : " partial(")), ")");
     if (type->on.at)
-        end = put(put_stages(m, type->on, put(end, " on(")), ")");
+        end = put(put_ranks(m, type->on, put(end, " on(")), ")");
     if (type->tier)
         end = put(put(end, " on "), Tier_words[type->tier]);
     put(end, type->in_flight ? " in_flight" : "");

@@ -1,7 +1,7 @@
 /* types.c -- names, dims, types: properties of tensors that do not depend on ops. */
 #include "ir.h"
 #include "map.h"
-#include "stages.h"
+#include "ranks.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -137,11 +137,11 @@ bool same_dims(const Type *a, const Type *b)
     return true;
 }
 
-bool same_stages(Stages a, Stages b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
+bool same_ranks(RankSet a, RankSet b) { return a.at == b.at && (!a.at || a.axis == b.axis); }
 
 bool type_equal(const Type *a, const Type *b)
 {
-    return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_stages(a->on, b->on) &&
+    return a->dtype == b->dtype && a->in_flight == b->in_flight && a->tier == b->tier && same_ranks(a->on, b->on) &&
            same_dims(a, b);
 }
 
@@ -195,7 +195,7 @@ int find_word(const char *const words[], int count, const char *text)
 static bool same_Name(Name a, Name b) { return a == b; }
 static bool same_Dtype(Dtype a, Dtype b) { return a == b; }
 static bool same_Axes(Axes a, Axes b) { return a == b; }
-static bool same_Stages(Stages a, Stages b) { return same_stages(a, b); }
+static bool same_RankSet(RankSet a, RankSet b) { return same_ranks(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
 static bool same_Zigzag(Zigzag a, Zigzag b) { return a == b; }
@@ -290,7 +290,7 @@ int64_t split_count(const Module *m, Split split)
 
 /* What "3+9" says: the number of parts, the first of them, their sum, the largest, and which are not "-". */
 typedef struct {
-    int64_t count, size[MAX_STAGE_RANKS], sum, most;
+    int64_t count, size[MAX_SET_RANKS], sum, most;
     uint64_t ranks;
 } Parts;
 
@@ -301,11 +301,11 @@ static Parts read_parts(Name parts)
         int64_t size = 0;
         if (*text == '-')
             text++;
-        else if (p.count < MAX_STAGE_RANKS)
+        else if (p.count < MAX_SET_RANKS)
             p.ranks |= UINT64_C(1) << p.count;
         for (; *text >= '0' && *text <= '9'; text++)
             size = size * 10 + (*text - '0');
-        if (p.count < MAX_STAGE_RANKS)
+        if (p.count < MAX_SET_RANKS)
             p.size[p.count] = size;
         p.most = size > p.most ? size : p.most;
         p.sum += size;
@@ -363,7 +363,7 @@ static bool has_right_parts(const Module *m, const Dim *dim)
     const uint64_t gap =
         parts->ranks ? parts->ranks + (parts->ranks & -parts->ranks) : 0; /* a carry through the first run */
     return dim->split.count == 1 && !dim->zigzag && parts->count == split_count(m, dim->split) &&
-           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_STAGE_RANKS &&
+           parts->sum == dim->size && dim->padded == dim->size && parts->count <= MAX_SET_RANKS &&
            !(parts->ranks & gap);
 }
 

@@ -4,8 +4,8 @@
  * dims and broadcasting over missing ones.  An operand that has no gradient is left NULL.
  */
 #include "operands.h"
+#include "ranks.h"
 #include "roles.h"
-#include "stages.h"
 #include "term.h"
 
 #define VJP(name)                                                                                                      \
@@ -42,8 +42,8 @@ VJP(send) { dx[0] = BUILD(b, OP_send, (Attrs){ .on = A->type.on }, dy[0]); }
 /* y = a on other ranks: dy on the ranks of a; if several stages hold y, dy is a sum that is pending over them */
 VJP(reshard)
 {
-    const Stages on = A->type.on;
-    if (same_dims(&A->type, &Y->type) && same_stages(on, Y->type.on)) {
+    const RankSet on = A->type.on;
+    if (same_dims(&A->type, &Y->type) && same_ranks(on, Y->type.on)) {
         dx[0] = dy[0];
         return;
     }
@@ -51,7 +51,7 @@ VJP(reshard)
     back.dims.count = A->type.rank;
     for (int i = 0; i < A->type.rank; i++)
         back.dims.dim[i] = A->type.dim[i];
-    back.axis = is_one_stage(Y->type.on) && !is_one_stage(on) ? 1u << Y->type.on.axis : 0;
+    back.axis = is_one_rank(Y->type.on) && !is_one_rank(on) ? 1u << Y->type.on.axis : 0;
     dx[0] = BUILD(b, OP_reshard, back, dy[0]);
 }
 

@@ -33,7 +33,7 @@ int64_t rt_initial_bytes(const RtInitial *tensor); /* from its first element to 
 
 /* A buffer for data to be in the arena when a function of the program next runs.  The same buffer for the same offset,
  * with its previous contents. */
-void *rt_stage(Rt *rt, int64_t offset, int64_t bytes);
+void *rt_upload_place(Rt *rt, int64_t offset, int64_t bytes);
 
 /* Maps bytes of the arena into host memory, until closed. */
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes);
@@ -70,7 +70,7 @@ void rt_copy_back(Rt *rt, int count, const RtSpan *span, const char *from);
 
 /* --- Functions ------------------------------------------------------------------------------ */
 
-/* Runs the function to completion, on the staged data. */
+/* Runs the function to completion, on the data that have been fed. */
 void rt_run(Rt *rt, const RtFunction *f);
 
 /* An action of a pipeline. */

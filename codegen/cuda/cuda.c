@@ -7,7 +7,7 @@
 #include "cuda_row.h"
 #include "cuda_sums.h"
 #include "map.h"
-#include "stages.h"
+#include "needed.h"
 #include "templates.h"
 
 #include <string.h>
@@ -268,7 +268,7 @@ CudaProgram *emit_cuda_program(Module *m)
 {
     int errors = m->diags->errors;
     CudaProgram *program = NEW(&m->arena, CudaProgram);
-    note_stages(m);
+    note_ranks(m);
     *program = (CudaProgram){ .m = m, .names.arena = &m->arena, .calls.arena = &m->arena, .products.arena = &m->arena };
     const char *kernels = kernels_text(program);
     Text text, offsets;

@@ -2,8 +2,8 @@
 #include "cuda_group.h"
 
 #include "cuda_row.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
 #include "templates.h"
 
 #include <inttypes.h>
@@ -121,7 +121,7 @@ int find_cuda_group(Module *m, const Op *first, const Op *group[MAX_GROUP])
         return count;
     for (const Op *op = next_of(first); op && count < MAX_GROUP && member_kind(m, op) == kind; op = next_of(op)) {
         bool fits = (pointers += count_pointers(m, op)) <= MAX_POINTERS &&
-                    stages_running(m, op) == stages_running(m, first) &&
+                    ranks_running(m, op) == ranks_running(m, first) &&
                     chunk_of_early(m, op) == chunk_of_early(m, first);
         for (int i = 0; i < count; i++)
             fits = fits && are_independent(m, group[i], op);

@@ -14,7 +14,7 @@
 #include "extent.h"
 #include "ir/epilogue.h"
 #include "kinds/kinds.h"
-#include "stages.h"
+#include "needed.h"
 
 static const Op *neighbour_of(const Op *op, bool before)
 {
@@ -84,8 +84,8 @@ static bool are_of_all(Module *m, const Op *before, const Op *call, int operand,
 const Op *sums_before(Module *m, const Op *call, const Product *p, ProductSums *sums)
 {
     const Op *before = neighbour_of(call, true), *sum = before ? sums_beside(m, before) : NULL;
-    if (!sum || !may_sum(p) || !sum_over_same_dims(sum, p->dot) ||
-        stages_running(m, before) != stages_running(m, call) || before->attrs.early || call->attrs.early)
+    if (!sum || !may_sum(p) || !sum_over_same_dims(sum, p->dot) || ranks_running(m, before) != ranks_running(m, call) ||
+        before->attrs.early || call->attrs.early)
         return NULL;
     const RtProductShape *s = &p->shape;
     const Value *c = call->results.at[p->c];

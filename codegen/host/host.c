@@ -2,7 +2,6 @@
 #include "host_parts.h"
 
 #include "extent.h"
-#include "stages.h"
 
 #include <string.h>
 
@@ -90,7 +89,6 @@ bool emit_trainer(Module *m, TrainerTexts texts, FILE *out, Units *units)
     Host h = { .m = m,
                .dialect = texts.cuda ? &cuda_dialect : &c_dialect,
                .cuda = texts.cuda,
-               .pipeline = pipeline_axis(m),
                .state_bytes = state_bytes(m),
                .kinds = rank_kinds(m),
                .frames.arena = &m->arena,

@@ -9,7 +9,7 @@
 
 #include "extent.h"
 #include "flight.h"
-#include "stages.h"
+#include "ranks.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -166,9 +166,9 @@ static void write_local_slice(FuncText *t, const Op *op)
     write_statement(t, place_text(m, op), text);
 }
 
-static int stage_of(Stages on) { return __builtin_ctzll(on.at); }
+static int first_of(RankSet on) { return __builtin_ctzll(on.at); }
 
-/* The message from one stage to another. */
+/* The message from one rank to another. */
 static void write_send(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
@@ -176,35 +176,35 @@ static void write_send(FuncText *t, const Op *op)
     const RtCollective c = collective_of(m, &op, 1, -1);
     if (t->is_half)
         return; /* the schedule sends it, see host_pipeline.c */
-    const int id = add_message(t->h, &c, x->type.dtype, op, type_change(m, op)), from = stage_of(x->type.on);
+    const int id = add_message(t->h, &c, x->type.dtype, op, type_change(m, op)), from = first_of(x->type.on);
     write_statement(t, place_text(m, op),
                     arena_text(&m->arena,
                                "if (%s == %d)\n    rt_send(rt, %d, %d, %s);\nelse\n    rt_receive(rt, %d, %d, %s);\n",
-                               rank_stage(t, x->type.on.axis), from, id, stage_of(y->type.on), pointer_to(t, x), id,
-                               from, pointer_to(t, y)));
+                               own_rank(t, x->type.on.axis), from, id, first_of(y->type.on), pointer_to(t, x), id, from,
+                               pointer_to(t, y)));
 }
 
-/* Each stage's term, which may be in its place already, or zeros on stages that have none. */
+/* Each rank's term, which may be in its place already, or zeros on ranks that have none. */
 static void write_pend(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Value *y = result(op);
     const char *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type), *before = "";
-    Stages without = y->type.on.at ? y->type.on : (Stages){ ALL_STAGES, arg(op, 0)->type.on.axis };
-    without.at &= ALL_STAGES >> (MAX_STAGE_RANKS - m->axis_size[without.axis]);
+    RankSet without = y->type.on.at ? y->type.on : (RankSet){ ALL_RANKS, arg(op, 0)->type.on.axis };
+    without.at &= ALL_RANKS >> (MAX_SET_RANKS - m->axis_size[without.axis]);
     char *text = "";
     for (int i = 0; i < op->args.count; i++) {
-        const Stages own = arg(op, i)->type.on;
+        const RankSet own = arg(op, i)->type.on;
         const char *from = pointer_to(t, arg(op, i));
         without.at &= ~own.at;
         if (strcmp(from, to) == 0)
             continue;
-        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, stages_condition(t, own),
+        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, ranks_condition(t, own),
                           t->h->dialect->copy(m, to, from, bytes));
         before = "else ";
     }
     if (without.at)
-        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, stages_condition(t, without),
+        text = arena_text(&m->arena, "%s%sif (%s)\n    %s", text, before, ranks_condition(t, without),
                           t->h->dialect->zero(m, to, bytes));
     if (*text)
         write_statement(t, place_text(m, op), text);

@@ -7,7 +7,7 @@
 #include "host_parts.h"
 
 #include "amount.h"
-#include "stages.h"
+#include "needed.h"
 #include "storage.h"
 #include "tier.h"
 
@@ -147,7 +147,7 @@ static void write_declarations(FuncText *t)
 
 void write_statement(FuncText *t, const char *comment, const char *text)
 {
-    const bool is_guarded = t->stages != ALL_STAGES;
+    const bool is_guarded = t->ranks != ALL_RANKS;
     FILE *out = is_guarded ? t->guarded.out : t->body.out;
     if (is_guarded)
         write_declarations(t); /* before the guard: later statements may use them, too */
@@ -158,45 +158,45 @@ void write_statement(FuncText *t, const char *comment, const char *text)
     fputs(text, out);
 }
 
-/* --- Stages -------------------------------------------------------------------------------- */
+/* --- Some ranks -------------------------------------------------------------------------------- */
 
-const char *rank_stage(FuncText *t, int axis)
+const char *own_rank(FuncText *t, int axis)
 {
-    if (!t->stage)
-        t->stage = new_identifier(&t->names, "stage");
-    t->stage_axis = axis;
-    return t->stage;
+    if (!t->own_rank)
+        t->own_rank = new_identifier(&t->names, "stage");
+    t->own_axis = axis;
+    return t->own_rank;
 }
 
 /* "stage == 0"; of several: "stage >= 1 && stage <= 3", else by a set. */
-char *stages_condition(FuncText *t, Stages on)
+char *ranks_condition(FuncText *t, RankSet on)
 {
     Arena *arena = &t->h->m->arena;
-    const char *stage = rank_stage(t, on.axis);
+    const char *rank = own_rank(t, on.axis);
     const int first = __builtin_ctzll(on.at), last = 63 - __builtin_clzll(on.at);
     if (first == last)
-        return arena_text(arena, "%s == %d", stage, first);
-    if (on.at >> first == ALL_STAGES >> (63 - (last - first)))
-        return arena_text(arena, "%s >= %d && %s <= %d", stage, first, stage, last);
-    return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, stage);
+        return arena_text(arena, "%s == %d", rank, first);
+    if (on.at >> first == ALL_RANKS >> (63 - (last - first)))
+        return arena_text(arena, "%s >= %d && %s <= %d", rank, first, rank, last);
+    return arena_text(arena, "0x%llx >> %s & 1", (unsigned long long)on.at, rank);
 }
 
-/* Ends the statements of some stages, and begins those of others.  What no stage needs is left out. */
-void write_for_stages(FuncText *t, uint64_t stages)
+/* Ends the statements of some ranks, and begins those of others.  What no rank needs is left out. */
+void write_for_ranks(FuncText *t, uint64_t ranks)
 {
     Module *m = t->h->m;
-    if (stages == t->stages)
+    if (ranks == t->ranks)
         return;
-    if (t->stages != ALL_STAGES) {
+    if (t->ranks != ALL_RANKS) {
         char *guarded = close_text(&m->arena, &t->guarded);
-        const Stages before = { t->stages, t->h->pipeline };
+        const RankSet before = { t->ranks, t->h->m->kind_axis };
         if (before.at)
-            FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", stages_condition(t, before) },
+            FILL(t->body.out, "\nif ($condition) {\n    $guarded\n}\n", { "condition", ranks_condition(t, before) },
                  { "guarded", guarded });
     }
-    t->stages = stages;
+    t->ranks = ranks;
     t->comment = NULL;
-    if (stages != ALL_STAGES)
+    if (ranks != ALL_RANKS)
         open_text(&t->guarded);
     else
         fputs("\n", t->body.out);
@@ -309,10 +309,10 @@ char *function_name(Host *h, const Func *f)
     return arena_text(&m->arena, "run_%s", is_first ? own : hashed_identifier(m, f->name, false));
 }
 
-const char *stage_text(const FuncText *t)
+const char *own_rank_text(const FuncText *t)
 {
-    return t->stage ? arena_text(&t->h->m->arena, "const int %s = rt_coordinate(rt, %d);", t->stage, t->stage_axis)
-                    : "";
+    return t->own_rank ? arena_text(&t->h->m->arena, "const int %s = rt_coordinate(rt, %d);", t->own_rank, t->own_axis)
+                       : "";
 }
 
 /* Before the step first changes what outlives it.  Offloaded tensors are written in the loops of functions that it
@@ -321,7 +321,7 @@ static void announce_changes(FuncText *t, const Op *op)
 {
     if (!returns_state(t->f) || t->announced || (!far_bytes(t->h->m) && !changes_state(t, op)))
         return;
-    write_for_stages(t, ALL_STAGES);
+    write_for_ranks(t, ALL_RANKS);
     write_statement(t, "what outlives the step", "rt_state_changes(rt);\n");
     t->announced = true;
 }
@@ -336,7 +336,7 @@ HostFunc *host_func(Host *h, const Func *f)
     c->name = function_name(h, f);
     map_put(&h->funcs, f, c);
     FuncText t = {
-        .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .stages = ALL_STAGES
+        .h = h, .f = f, .c = c, .names.module = m, .frame = f->role == PLAIN ? "frame" : "arena", .ranks = ALL_RANKS
     };
     t.is_half = map_get(&h->halves, f) != NULL;
     new_identifier(&t.names, "rt");
@@ -348,13 +348,13 @@ HostFunc *host_func(Host *h, const Func *f)
             continue;
         announce_changes(&t, op);
         if (info(op)->traits & WAITS || (info(op)->family != VIEW && !lies_in_place(m, op)))
-            write_for_stages(&t, stages_running(m, op));
+            write_for_ranks(&t, ranks_running(m, op));
         op = write_one(&t, op);
     }
-    write_for_stages(&t, ALL_STAGES);
+    write_for_ranks(&t, ALL_RANKS);
     char *body = close_text(&m->arena, &t.body);
     FILL(h->functions.out, "/* $what */\n$head\n{\n    $stage\n    $body\n}\n\n", { "what", description(&t) },
-         { "head", function_head(&t) }, { "stage", stage_text(&t) }, { "body", body });
+         { "head", function_head(&t) }, { "stage", own_rank_text(&t) }, { "body", body });
     return c;
 }
 

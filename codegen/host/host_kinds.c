@@ -1,4 +1,4 @@
-/* host_kinds.c -- places in frames that differ between kinds of ranks, which are the stages of a pipeline.
+/* host_kinds.c -- places in frames that differ between kinds of ranks.
  *
  *   static const RtGap run_step_kinds_0[] = {
  *       { 4096, 512 }, { 0, 0 },
@@ -62,7 +62,7 @@ const char *in_frame_of(Host *h, const Func *f, const char *base, int64_t offset
     return at ? arena_text(arena, "%s + %" PRId64, base, at) : base;
 }
 
-/* `whole`, which counts the copies of the largest stage, for those of this rank's stage. */
+/* `whole`, which counts the copies of the rank that has most, for those of this rank. */
 static const char *of_own_copies(FuncText *t, const Type *type, int64_t whole)
 {
     const Module *m = t->h->m;
@@ -74,7 +74,7 @@ static const char *of_own_copies(FuncText *t, const Type *type, int64_t whole)
     for (int kind = 0; kind < t->h->kinds->count; kind++)
         parts = arena_text(arena, "%s%s%" PRId64, parts, kind ? ", " : "",
                            whole / local_size(m, dim) * part_size(m, dim, kind));
-    return arena_text(arena, "(const int64_t[]){ %s }[%s]", parts, rank_stage(t, t->h->kinds->axis));
+    return arena_text(arena, "(const int64_t[]){ %s }[%s]", parts, own_rank(t, t->h->kinds->axis));
 }
 
 const char *own_bytes(FuncText *t, const Type *type) { return of_own_copies(t, type, local_bytes(t->h->m, type)); }

@@ -14,24 +14,25 @@
 
 #include "extent.h"
 #include "flight.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Does the loop itself pass what it carries to the next stage?  In a half of a micro-batch, the schedule does. */
-static bool passes_on(const LoopText *l) { return runs_in_stages(l->op) && !l->t->is_half; }
+/* Does the loop itself pass what it carries to the next rank?  In a half of a micro-batch, the schedule does. */
+static bool passes_on(const LoopText *l) { return is_split_loop(l->op) && !l->t->is_half; }
 
-/* Do stages run different numbers of iterations? */
-static bool has_parts(const LoopText *l) { return runs_in_stages(l->op) && l->op->attrs.dims.dim[0].split.parts; }
+/* Do ranks run different numbers of iterations? */
+static bool has_parts(const LoopText *l) { return is_split_loop(l->op) && l->op->attrs.dims.dim[0].split.parts; }
 
-/* Does a stage that the loop passes have no iterations? */
+/* Does a rank that the loop passes have no iterations? */
 static bool has_empty_part(const LoopText *l)
 {
     const Dim *dim = &l->op->attrs.dims.dim[0];
     bool has = false;
-    for (int stage = 0; has_parts(l) && stage < split_count(l->t->h->m, dim->split); stage++)
-        has |= is_on(stages_passed(l->t->h->m, l->op), stage) && part_size(l->t->h->m, dim, stage) == 0;
+    for (int rank = 0; has_parts(l) && rank < split_count(l->t->h->m, dim->split); rank++)
+        has |= is_on(ranks_passed(l->t->h->m, l->op), rank) && part_size(l->t->h->m, dim, rank) == 0;
     return has;
 }
 
@@ -80,25 +81,25 @@ static const char *next_slice_of(LoopText *l, const Value *here, const Value *th
     return name;
 }
 
-/* --- Stages -------------------------------------------------------------------------------- */
+/* --- Ranks -------------------------------------------------------------------------------- */
 
-/* Receives a carried value from the stage before, and sends it to the next one: the first iteration reads `at`, the
+/* Receives a carried value from the rank before, and sends it to the next one: the first iteration reads `at`, the
  * last one writes `left`. */
 static void pass_on(LoopText *l, int i, const char *at, const char *left)
 {
     FuncText *t = l->t;
     Module *m = t->h->m;
     const Value *value = l->op->results.at[i];
-    const Stages first = end_stage(m, l->op, false), last = end_stage(m, l->op, true);
-    const RtCollective c = stage_message(m, &value->type, first.axis);
+    const RankSet first = end_rank(m, l->op, false), last = end_rank(m, l->op, true);
+    const RtCollective c = message_between(m, &value->type, first.axis);
     const char *cause = arena_text(&m->arena, "pipeline.%s: %s", l->callee->name, type_text(m, &arg(l->op, i)->type));
     const int id = add_message(t->h, &c, value->type.dtype, l->op, cause);
-    const char *stage = rank_stage(t, first.axis), *ahead = runs_to_last_stage(l->op) ? "+ 1" : "- 1",
-               *behind = runs_to_last_stage(l->op) ? "- 1" : "+ 1";
-    fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(first.at), id,
-            stage, behind, at);
-    fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", stage, __builtin_ctzll(last.at), id,
-            stage, ahead, left);
+    const char *rank = own_rank(t, first.axis), *ahead = runs_to_last_rank(l->op) ? "+ 1" : "- 1",
+               *behind = runs_to_last_rank(l->op) ? "- 1" : "+ 1";
+    fprintf(l->before.out, "if (%s != %d)\n    rt_receive(rt, %d, %s %s, %s);\n", rank, __builtin_ctzll(first.at), id,
+            rank, behind, at);
+    fprintf(l->after.out, "if (%s != %d)\n    rt_send(rt, %d, %s %s, %s);\n", rank, __builtin_ctzll(last.at), id, rank,
+            ahead, left);
 }
 
 /* --- Carried values ------------------------------------------------------------------------ */
@@ -111,11 +112,11 @@ void copy_initial(LoopText *l, const Value *from, const Value *to)
     int64_t count = local_bytes(m, &to->type) / dtype_bytes(to->type.dtype);
     if (!holds(m, l->op, from, count) || !holds(m, l->op, to, count))
         return;
-    const Stages held = passes_on(l)            ? end_stage(m, l->op, false) /* others receive it */
-                        : runs_in_stages(l->op) ? (Stages){ 0 }              /* all have received it */
+    const RankSet held = passes_on(l)           ? end_rank(m, l->op, false) /* others receive it */
+                         : is_split_loop(l->op) ? (RankSet){ 0 }            /* all have received it */
                                                 : from->type.on;
     if (held.at)
-        fprintf(l->before.out, "if (%s)\n    ", stages_condition(l->t, held));
+        fprintf(l->before.out, "if (%s)\n    ", ranks_condition(l->t, held));
     fputs(l->t->h->dialect->copy(m, pointer_to(l->t, to), pointer_to(l->t, from), own_bytes(l->t, &to->type)),
           l->before.out);
 }
@@ -143,7 +144,7 @@ static const char *swap_buffers(LoopText *l, int i, const char **next)
                               : is_written_behind(l->op, i, -1, l->iterations) ? behind
                                                                                : there;
         fprintf(l->before.out, "const %s *%s = %s ? %s : %s;\n", type, iteration,
-                stages_condition(t, end_stage(t->h->m, l->op, false)), pointer_to(t, from), arrival);
+                ranks_condition(t, end_rank(t->h->m, l->op, false)), pointer_to(t, from), arrival);
         pass_on(l, i, arrival, there);
     } else {
         fprintf(l->before.out, "const %s *%s = %s;\n", type, iteration, pointer_to(t, from));
@@ -205,7 +206,7 @@ static char *loop_head(const LoopText *l)
                       l->copies ? l->copies : arena_text(arena, "%" PRId64, l->iterations), l->index);
 }
 
-/* Stages with parts of different sizes: the number of iterations depends on the rank. */
+/* Ranks with parts of different sizes: the number of iterations depends on the rank. */
 static void count_copies(LoopText *l)
 {
     const Dim *dim = &l->op->attrs.dims.dim[0];
@@ -213,7 +214,7 @@ static void count_copies(LoopText *l)
         return;
     l->copies = new_identifier(&l->t->names, arena_text(&l->t->h->m->arena, "%s_count", dim->name));
     fprintf(l->before.out, "const int64_t %s = %s[%s];\n", l->copies, parts_initialiser(l->t->h->m, dim),
-            rank_stage(l->t, dim->split.axis[0]));
+            own_rank(l->t, dim->split.axis[0]));
 }
 
 /* --- Tracing ------------------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ static const Param *param_along(const Module *m, Name dim)
     return param;
 }
 
-/* "h.copy" of "h.copy.at.24.chunk2": a trace counts the copies of all runs and chunks, and of all stages, alike. */
+/* "h.copy" of "h.copy.at.24.chunk2": a trace counts the copies of all runs and chunks, and of all ranks, alike. */
 static const char *traced_dim(const LoopText *l)
 {
     Module *m = l->t->h->m;
@@ -240,7 +241,7 @@ static char *iteration_text(const LoopText *l)
     Module *m = l->t->h->m;
     const Param *param = param_along(m, l->dim);
     const char *number =
-        runs_in_stages(l->op) ? position_in_whole(m, &l->t->h->offsets, &l->op->attrs.dims.dim[0], l->index) : l->index;
+        is_split_loop(l->op) ? position_in_whole(m, &l->t->h->offsets, &l->op->attrs.dims.dim[0], l->index) : l->index;
     if (param && param->skips)
         number = arena_text(&m->arena, "%" PRId64 " * (%s)", 1 + param->skips, number);
     if (param && param->first)
@@ -259,9 +260,9 @@ void write_loop(FuncText *t, const Op *op)
 {
     Module *m = t->h->m;
     const Func *callee = find_func(m, op->attrs.callee);
-    const bool is_pipeline = op->attrs.stages && op->attrs.dims.count;
+    const bool is_interleaved = is_scheduled(op);
     LoopText l = { .t = t, .op = op, .callee = callee, .iterations = 1 };
-    l.c = is_pipeline ? NULL : host_func(t->h, callee);
+    l.c = is_interleaved ? NULL : host_func(t->h, callee);
     l.buffer = op->attrs.frame + aligned_bytes(callee->frame);
     if (op->attrs.dims.count) {
         l.dim = op->attrs.dims.dim[0].name;
@@ -272,7 +273,7 @@ void write_loop(FuncText *t, const Op *op)
     open_text(&l.first);
     open_text(&l.last);
     open_text(&l.after);
-    if (is_pipeline) {
+    if (is_interleaved) {
         write_pipeline(&l);
         write_statement(t, arena_text(&m->arena, "%s: @%s, in stages", place_text(m, op), callee->name),
                         close_text(&m->arena, &l.before));

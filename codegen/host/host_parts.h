@@ -11,7 +11,7 @@
  *   host_cuda.c     CUDA only: kernels are launched from an embedded text
  *   host_loop.c     loops, and carried values
  *   host_turn.c     CUDA only: a loop of which one turn is recorded
- *   host_pipeline.c loops over micro-batches that stages run by a schedule
+ *   host_pipeline.c loops over micro-batches that ranks run by a schedule
  *   host_collective.c    collectives: their table, and the statements that run them
  *   message.c       descriptions of collectives for the runtime, and their memory there
  *   program.c       the tables of RtProgram;  inputs.c  those of its inputs
@@ -87,7 +87,6 @@ typedef struct {
     Texts attentions;                           /* CUDA only: the same of those that cuDNN may compute */
     int ncollectives, collective_room, npieces; /* npieces: of all collectives */
     CollectiveText *collective;
-    int pipeline;        /* the axis of its stages; -1: none */
     int64_t state_bytes; /* where the state ends in the arena */
     Kinds *kinds;        /* of ranks */
     Map frames;          /* KindFrame -> the name of its RtKinds, once it is written */
@@ -125,11 +124,11 @@ typedef struct {
     Local **fresh; /* first used by the next statement */
     Text body;
     const char *comment; /* the last comment written */
-    uint64_t stages;     /* those that run the statements of `guarded`; ALL_STAGES: statements go to the body */
+    uint64_t ranks;      /* those that run the statements of `guarded`; ALL_RANKS: statements go to the body */
     Text guarded;
     const struct RoundedReaders *rounded; /* see host_rounded.c; NULL: not yet known */
-    const char *stage;                    /* the variable with the rank's stage; NULL: not used */
-    int stage_axis;
+    const char *own_rank;                 /* the variable with the rank's number along own_axis; NULL: not used */
+    int own_axis;                         /* along which it is its coordinate */
 } FuncText;
 
 /* The C expression of a value's address. */
@@ -148,11 +147,11 @@ const char *kinds_of(Host *h, const Func *f); /* "&run_step_kinds"; "NULL": ther
 /* The same, as a pointer to elements of a type. */
 const char *typed_in_frame(FuncText *t, const char *type, int64_t offset);
 
-/* Statements from now on are for these stages alone; ALL_STAGES: for all again, before the text is closed. */
-void write_for_stages(FuncText *t, uint64_t stages);
+/* Statements from now on are for these ranks alone; ALL_RANKS: for all again, before the text is closed. */
+void write_for_ranks(FuncText *t, uint64_t ranks);
 
 /* "const int stage = ...;", if a statement needs it; else empty. */
-const char *stage_text(const FuncText *t);
+const char *own_rank_text(const FuncText *t);
 
 /* Appends a statement (unindented lines) after its comment and declarations of the pointers that it uses first. */
 void write_statement(FuncText *t, const char *comment, const char *text);
@@ -182,13 +181,13 @@ typedef struct {
 extern const CollectiveKind collective_kinds[]; /* by RtCollectiveKind */
 
 int add_message(Host *h, const RtCollective *c, DType dtype, const Op *op,
-                const char *cause);            /* to the table of collectives */
-const char *rank_stage(FuncText *t, int axis); /* C: the rank's stage */
+                const char *cause);          /* to the table of collectives */
+const char *own_rank(FuncText *t, int axis); /* C: the rank's number along the axis */
 
 /* host_kinds.c: C: the bytes of a row-major value that this rank holds: of a stack, those of its own copies. */
 const char *own_bytes(FuncText *t, const Type *type);
 const char *own_rows(FuncText *t, const Type *type, int64_t rows); /* likewise, of the rows of all copies */
-char *stages_condition(FuncText *t, Stages on);                    /* C: is the rank one of these stages? */
+char *ranks_condition(FuncText *t, RankSet on);                    /* C: is the rank one of these ranks? */
 void write_call(FuncText *t, const Op *op);
 bool changes_state(const FuncText *t, const Op *op); /* does its statement write what outlives a step? */
 void write_loop(FuncText *t, const Op *op);
@@ -200,9 +199,9 @@ const Op *write_one(FuncText *t, const Op *op); /* any op, a collective as above
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-enum { MOST_PIECES = 256 };                                        /* of one message */
-int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);      /* the ops that are one message; how many */
-RtCollective stage_message(Module *m, const Type *type, int axis); /* from one stage to another */
+enum { MOST_PIECES = 256 };                                          /* of one message */
+int find_bucket(const Op *first, const Op *ops[MOST_PIECES]);        /* the ops that are one message; how many */
+RtCollective message_between(Module *m, const Type *type, int axis); /* from one rank to another */
 /* The message that has all of these ops, without names for reports.  `kind` is the kind of rank that it is for; -1: all
  * kinds, see RtPiece.copies. */
 RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind);

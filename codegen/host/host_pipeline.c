@@ -13,8 +13,9 @@
  */
 #include "host_loop.h"
 
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <inttypes.h>
 
@@ -84,14 +85,14 @@ static const char *returned_sum(HalfText *half, int i)
     const Value *sum = half->l.callee->results.at[i], *whole = half->l.op->results.at[i];
     if (sum->def != half->call || is_carried_in_place(half->l.op, half->l.callee, i))
         return "";
-    const Stages on = { stages_needing(m->needed, sum), half->t.h->pipeline };
+    const RankSet on = { ranks_needing(m->needed, sum), half->t.h->m->kind_axis };
     const char *copy = half->t.h->dialect->copy(m, pointer_to(&half->t, whole), sum_pointer(&half->l, i),
                                                 own_bytes(&half->t, &whole->type));
     if (!on.at)
         return "";
-    if (on.at == ALL_STAGES)
+    if (on.at == ALL_RANKS)
         return copy;
-    return arena_text(&m->arena, "if (%s)\n    %s", stages_condition(&half->t, on), copy);
+    return arena_text(&m->arena, "if (%s)\n    %s", ranks_condition(&half->t, on), copy);
 }
 
 static void write_half(HalfText *half, const char *name)
@@ -107,7 +108,7 @@ static void write_half(HalfText *half, const char *name)
     if (takes_frame(find_func(m, call->attrs.callee)))
         items[count++] = in_frame_of(h, half->l.callee, frame, call->attrs.frame);
     open_text(&half->t.body);
-    half->t.stage = NULL;
+    half->t.own_rank = NULL;
     for (int i = 0; i < c->npointers; i++)
         if (c->takes[i])
             items[count++] =
@@ -117,7 +118,7 @@ static void write_half(HalfText *half, const char *name)
         text = arena_text(&m->arena, "%s%s", text, returned_sum(half, i));
     write_statement(&half->t, place_text(m, call), text);
     FILL(h->functions.out, "static void $name(Rt *rt, char *arena, int64_t micro)\n{\n    $stage\n    $body\n}\n\n",
-         { "name", name }, { "stage", stage_text(&half->t) }, { "body", close_text(&m->arena, &half->t.body) });
+         { "name", name }, { "stage", own_rank_text(&half->t) }, { "body", close_text(&m->arena, &half->t.body) });
 }
 
 /* --- Tables ---------------------------------------------------------------------------------- */
@@ -155,7 +156,7 @@ typedef struct {
 static void add_row(Messages *t, const Op *op, const Value *left, const Value *entered)
 {
     Module *m = t->h->m;
-    const RtCollective c = stage_message(m, &left->type, t->h->pipeline);
+    const RtCollective c = message_between(m, &left->type, t->h->m->kind_axis);
     const char *of = op->attrs.callee ? op->attrs.callee : op->path ? op->path : info(op)->name;
     const char *cause = arena_text(&m->arena, "pipeline.%s: %s", of, type_text(m, &left->type));
     if (!is_row_major(m, left) || !is_row_major(m, entered))
@@ -389,7 +390,7 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
          "    .events = (const char *const[]){ $events },\n"
          "$recorded"
          "};\n\n",
-         { "axis", arena_text(&m->arena, "%d", h->pipeline) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
+         { "axis", arena_text(&m->arena, "%d", h->m->kind_axis) }, { "ranks", arena_text(&m->arena, "%d", s->ranks) },
          { "chunks", arena_text(&m->arena, "%d", s->chunks) }, { "micros", arena_text(&m->arena, "%d", s->micros) },
          { "stages", stages }, { "activations", lists.message[0] }, { "gradients", lists.message[1] },
          { "forward", lists.action[FORWARD_ACTION] }, { "backward", lists.action[BACKWARD_ACTION] },
@@ -404,7 +405,7 @@ static void write_action(const LoopText *l, const PipelineSlots *slots, const St
     FuncText *t = l->t;
     Host *h = t->h;
     HalfText half = {
-        .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .stages = ALL_STAGES },
+        .t = { .h = h, .f = t->f, .c = t->c, .names.module = h->m, .frame = t->frame, .ranks = ALL_RANKS },
         .l = *l,
         .slots = slots,
         .call = part->call
@@ -423,18 +424,18 @@ static void write_reduction(const LoopText *l, int chunk)
 {
     Host *h = l->t->h;
     Module *m = h->m;
-    FuncText t = { .h = h, .f = l->t->f, .c = l->t->c, .names.module = m, .frame = l->t->frame, .stages = ALL_STAGES };
+    FuncText t = { .h = h, .f = l->t->f, .c = l->t->c, .names.module = m, .frame = l->t->frame, .ranks = ALL_RANKS };
     new_identifier(&t.names, "rt");
     new_identifier(&t.names, t.frame);
     open_text(&t.body);
     for (const Op *op = l->op; (op = next_of_chunk(m, op->next, chunk));) {
-        write_for_stages(&t, stages_running(m, op));
+        write_for_ranks(&t, ranks_running(m, op));
         op = write_one(&t, op);
     }
-    write_for_stages(&t, ALL_STAGES);
+    write_for_ranks(&t, ALL_RANKS);
     char *body = close_text(&m->arena, &t.body);
     FILL(h->functions.out, "static void $name(Rt *rt, char *arena)\n{\n    $stage\n    $body\n}\n\n",
-         { "name", reduction_name(m, chunk) }, { "stage", stage_text(&t) }, { "body", body });
+         { "name", reduction_name(m, chunk) }, { "stage", own_rank_text(&t) }, { "body", body });
 }
 
 void write_pipeline(LoopText *l)

@@ -6,7 +6,7 @@
 #include "ir/cost/cost.h"
 #include "runtime/cuda/sizes.h"
 #include "runtime/far/space.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "tier.h"
 
 #include <string.h>
@@ -55,11 +55,11 @@ static RtPiece piece_of(const Module *m, const Op *op)
                       .zigzag_cut = cut };
 }
 
-static int64_t *copies_of_stages(Module *m, const Dim *dim)
+static int64_t *copies_of_ranks(Module *m, const Dim *dim)
 {
-    const int64_t stages = split_count(m, dim->split);
-    int64_t *copies = NEW_ARRAY(&m->arena, int64_t, stages);
-    for (int64_t i = 0; i < stages; i++)
+    const int64_t ranks = split_count(m, dim->split);
+    int64_t *copies = NEW_ARRAY(&m->arena, int64_t, ranks);
+    for (int64_t i = 0; i < ranks; i++)
         copies[i] = part_size(m, dim, i);
     return copies;
 }
@@ -73,7 +73,7 @@ static RtPiece piece_on(Module *m, const Op *op, int kind)
         return piece;
     const Dim *dim = &x->dim[0];
     piece.outer = piece.outer / local_size(m, dim) * (kind < 0 ? 1 : part_size(m, dim, kind));
-    piece.copies = kind < 0 ? copies_of_stages(m, dim) : NULL;
+    piece.copies = kind < 0 ? copies_of_ranks(m, dim) : NULL;
     piece.along = dim->split.axis[0];
     return piece;
 }
@@ -91,7 +91,7 @@ static void find_axes(const Module *m, const Op *op, RtCollective *c)
     }
 }
 
-RtCollective stage_message(Module *m, const Type *type, int axis)
+RtCollective message_between(Module *m, const Type *type, int axis)
 {
     RtPiece *piece = NEW(&m->arena, RtPiece);
     *piece = (RtPiece){ .outer = 1, .block = count_between(m, type, 0, type->rank) };
@@ -134,7 +134,7 @@ RtCollective collective_of(Module *m, const Op *const ops[], int count, int kind
     const Op *first = ops[0];
     const Type *type = &arg(first, 0)->type;
     if (info(first)->traits & MOVES)
-        return stage_message(m, type, first->attrs.on.axis);
+        return message_between(m, type, first->attrs.on.axis);
     RtPiece *piece = NEW_ARRAY(&m->arena, RtPiece, count);
     for (int i = 0; i < count; i++)
         piece[i] = piece_on(m, ops[i], kind);
@@ -227,11 +227,11 @@ static const Op *add_space(Space on[], int kinds, const Op *op)
     return ops[count - 1];
 }
 
-/* What a loop in stages carries is sent from stage to stage. */
-static void add_stage_messages(Space on[], int kinds, const Op *loop)
+/* What a split loop carries is sent from rank to rank. */
+static void add_loop_messages(Space on[], int kinds, const Op *loop)
 {
     for (int i = 0; i < loop->attrs.carried; i++) {
-        const RtCollective c = stage_message(on->m, &arg(loop, i)->type, loop->attrs.dims.dim[0].split.axis[0]);
+        const RtCollective c = message_between(on->m, &arg(loop, i)->type, loop->attrs.dims.dim[0].split.axis[0]);
         for (int kind = 0; kind < kinds; kind++) {
             sharing_of(&on[kind], &c);
             on[kind].collectives++;
@@ -276,8 +276,8 @@ void message_space(Module *m, int kinds, int64_t bytes[])
         for (const Op *op = f->role == KERNEL ? NULL : f->first; op; op = op->next)
             if (info(op)->traits & SENDS && continued_by(m, op) == op)
                 op = add_space(on, kinds, op);
-            else if (runs_in_stages(op))
-                add_stage_messages(on, kinds, op);
+            else if (is_split_loop(op))
+                add_loop_messages(on, kinds, op);
     for (int kind = 0; kind < kinds; kind++)
         bytes[kind] = space_bytes(&on[kind]);
 }

@@ -79,9 +79,9 @@ static char *init_text(Module *m, PortKind kind, const Param *param)
                       number_text(m, param->b));
 }
 
-static const char *stage_set(Module *m, const Value *value)
+static const char *held_by(Module *m, const Value *value)
 {
-    const Stages on = value->type.on;
+    const RankSet on = value->type.on;
     return on.at ? arena_text(&m->arena, "0x%llx", (unsigned long long)on.at) : NULL;
 }
 
@@ -104,7 +104,7 @@ static void write_tensor(Module *m, const Value *value, FILE *out)
         { "padded", dim_list(m, value, 3) },
         { "stride", dim_list(m, value, 2) },
         { "split", splits_text(m, &value->type) },
-        { "stages", stage_set(m, value) },
+        { "stages", held_by(m, value) },
         { "stage_axis", value->type.on.at ? integer_text(m, value->type.on.axis) : NULL },
         { "offset", integer_text(m, value->storage->at) },
         { "stored_bytes", integer_text(m, span_bytes(m, value)) },
@@ -227,7 +227,7 @@ static void write_results(Module *m, const Func *f, FILE *out)
                                  { "padded", dim_list(m, value, 3) },
                                  { "stride", dim_list(m, value, 2) },
                                  { "split", splits_text(m, &value->type) },
-                                 { "stages", stage_set(m, value) },
+                                 { "stages", held_by(m, value) },
                                  { "stage_axis", value->type.on.at ? integer_text(m, value->type.on.axis) : NULL },
                                  { "offset", integer_text(m, place_of(value)) },
                                  { NULL, NULL } };

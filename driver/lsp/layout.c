@@ -3,7 +3,7 @@
 
 #include "amount.h"
 #include "manager/pass.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include "cost/cost.h"
 
@@ -104,20 +104,18 @@ static void find_caused(void *context, const Func *f, const Op *op, double times
     if (info(op)->traits & SENDS)
         add_caused(s, op, info(op)->name, info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
                    joins_message(op) ? 0 : times, op_traffic(s->m, op).sent * times);
-    if (!runs_in_stages(op))
+    if (!is_split_loop(op))
         return;
-    const int stages = __builtin_popcountll(stages_passed(s->m, op).at);
-    for (int i = 0; i < op->attrs.carried && stages > 1; i++) {
-        const double share = (stages - 1) / (double)stages * times;
+    const double share = share_passing_on(s->m, op) * times;
+    for (int i = 0; i < op->attrs.carried && share > 0; i++)
         add_caused(s, op, "send", 1u << op->attrs.dims.dim[0].split.axis[0], share,
                    (double)local_bytes(s->m, &op->results.at[i]->type) * share);
-    }
 }
 
 static cJSON *list_caused(Module *m, Arena *arena)
 {
     Search s = { .m = m, .list = cJSON_CreateArray(), .classes = classify_tensors(m), .arena = arena };
-    rank_kinds(m); /* which stages run what */
+    rank_kinds(m); /* which ranks run what */
     visit_program(m, func_with_role(m, STEP), find_caused, &s);
     return s.list;
 }

@@ -37,7 +37,7 @@
 #include "ways.h"
 
 #include "cost/step_time.h"
-#include "layout/balance.h"
+#include "layout/stage_balance.h"
 #include "manager/pass.h"
 #include "syntax/ast.h"
 

@@ -3,6 +3,7 @@
 #include "sized_read.h"
 
 #include "room.h"
+#include "split_loop.h"
 
 bool kernels_compute(const Reader *r)
 {
@@ -34,7 +35,7 @@ static CostItem message_again(const Reader *r, const Numbered *n)
 static CostItem repeat_again(const Reader *r, const Numbered *n)
 {
     CostItem item = *n->item;
-    item.turns = iteration_count(r->m, item.op, n->rank);
+    item.turns = iterations_on(r->m, item.op, n->rank);
     return item;
 }
 

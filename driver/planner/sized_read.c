@@ -6,8 +6,8 @@
 #include "sized_read.h"
 
 #include "flight.h"
+#include "micro.h"
 #include "room.h"
-#include "stages.h"
 #include "storage.h"
 
 #include <math.h>

@@ -254,8 +254,7 @@ bool divides(const Planner *p, const PlanLayout *layout)
         if (p->dim[i].size % ranks_along_dim(p, layout, p->dim[i].name))
             return false;
     const int64_t stages = pipeline_ranks(p, layout);
-    return p->sequences % data_ranks(p, layout) == 0 && (stages == 1 || stages <= p->copies) &&
-           stages <= MAX_STAGE_RANKS;
+    return p->sequences % data_ranks(p, layout) == 0 && (stages == 1 || stages <= p->copies) && stages <= MAX_SET_RANKS;
 }
 
 /* --- Enumeration ---------------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
-/* stage_copies.c -- the stages of a layout's pipeline: which copies of the repeats they have (share_copies.h), and of
+/* stage_copies.c -- the stages of a layout's pipeline: which copies of the repeats they have (stage_shares.h), and of
  * how many of them activations are kept at once. */
 #include "block.h"
 
-#include "layout/share_copies.h"
+#include "layout/stage_shares.h"
 
 #include <math.h>
 #include <string.h>
@@ -83,11 +83,11 @@ void prepare_blocks(Planner *p)
 
 const StageWeights *stage_weights(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
 
-/* One repeat: the copies of each stage of a rank, see balance.c. */
+/* One repeat: the copies of each stage of a rank, see stage_balance.c. */
 static void share_one(const StageWeights *w, const PlanLayout *layout, int ranks, int64_t *copies)
 {
     ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .copy = w->copy[0] > 0 ? w->copy[0] : 1 };
-    int64_t part[MAX_CHUNKS][MAX_STAGE_RANKS];
+    int64_t part[MAX_CHUNKS][MAX_SET_RANKS];
     for (int chunk = 0; chunk < c.count; chunk++) {
         c.copies[chunk] = w->copies[0] / c.count + (chunk < w->copies[0] % c.count);
         c.reversed[chunk] = layout->schedule == ZB_V && chunk % 2;
@@ -379,7 +379,7 @@ typedef struct {
     LeanPipelines *lean;
 } Leaning;
 
-static void note_pipeline(void *context, const PlanLayout *layout)
+static void note_split_loop(void *context, const PlanLayout *layout)
 {
     const Leaning *leaning = context;
     LeanPipelines *lean = leaning->lean;
@@ -409,7 +409,7 @@ static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
     *made = (LeanPipelines){
         .ranks = ranks, .micros = micros, .is_even = is_even, .recompute = layout->recompute, .next = *first
     };
-    visit_schedules(p, *layout, note_pipeline, &(Leaning){ p, made });
+    visit_schedules(p, *layout, note_split_loop, &(Leaning){ p, made });
     return *first = made;
 }
 

@@ -70,7 +70,7 @@ static void cut_in_chunks(Module *m, Chunk *chunks, int count, int repeat, Name 
 /* The copies of each rank, in the order of ranks. */
 static Name parts_of_ranks(Module *m, const int64_t *stage, int ranks, bool reversed)
 {
-    int64_t part[MAX_STAGE_RANKS];
+    int64_t part[MAX_SET_RANKS];
     for (int i = 0; i < ranks; i++)
         part[reversed ? ranks - 1 - i : i] = stage[i];
     return parts_text(m, part, ranks);
@@ -89,7 +89,7 @@ static void split_chunk(Module *m, const Pipeline *pipeline, const Chunk *c, int
 {
     const int ranks = (int)m->axis_size[axis];
     const bool reversed = pipeline->placement == VEE && number % 2, is_said = pipeline->parts.count > 0;
-    int64_t part[MAX_REPEATS][MAX_STAGE_RANKS];
+    int64_t part[MAX_REPEATS][MAX_SET_RANKS];
     if (is_said)
         cut_repeats(c->copies, c->count, &pipeline->parts.part[number * ranks], part);
     for (int k = 0; k < c->count; k++) {

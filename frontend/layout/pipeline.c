@@ -203,11 +203,11 @@ static bool check_chunks(Layout *p, const Ast *ast, const Repeats *repeats)
 static bool check_stage_ranks(Layout *p, const Ast *ast, const MeshAxis *axis)
 {
     Lower *l = p->l;
-    if (axis->size <= MAX_STAGE_RANKS)
+    if (axis->size <= MAX_SET_RANKS)
         return true;
-    return complain(
-        l, (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = %d", axis->name, MAX_STAGE_RANKS) },
-        "a pipeline has at most %d ranks: '%s' has %lld", MAX_STAGE_RANKS, axis->name, (long long)axis->size);
+    return complain(l,
+                    (Where){ .at = ast->init->loc, .help = arena_text(l->arena, "%s = %d", axis->name, MAX_SET_RANKS) },
+                    "a pipeline has at most %d ranks: '%s' has %lld", MAX_SET_RANKS, axis->name, (long long)axis->size);
 }
 
 /* Can so many stages share the copies? */
@@ -239,7 +239,7 @@ static void split_repeats(Layout *p, const Repeats *repeats, const MeshAxis *axi
 {
     Module *m = p->l->m;
     const Parts *parts = &p->pipeline.parts;
-    int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_STAGE_RANKS];
+    int64_t copies[MAX_REPEATS], part[MAX_REPEATS][MAX_SET_RANKS];
     for (int i = 0; i < repeats->count; i++)
         copies[i] = repeats->at[i]->copies;
     const bool is_known = parts->count && p->pipeline.chunks == 1;

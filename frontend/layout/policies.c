@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const recomputations[] = { "none", "full", "selective", "auto(BYTES)", NULL };
-static const char *const stages[] = { "0", "1", "2", "3", NULL };
+static const char *const levels[] = { "0", "1", "2", "3", NULL };
 
 /* --- zero ----------------------------------------------------------------------------------------- */
 
@@ -108,21 +108,21 @@ static void read_zero(Layout *p, const Ast *ast)
 {
     Lower *l = p->l;
     Train *t = &l->m->train;
-    const char *stage = read_word(l, "stage of zero", stages, ast, "--zero", l->options->zero);
+    const char *level = read_word(l, "stage of zero", levels, ast, "--zero", l->options->zero);
     const char *axes = read_zero_axes(p, ast->init);
     t->bucket = ZERO_BUCKET;
     for (const Ast *option = ast->child; option; option = option->next)
         read_zero_option(l, option);
     check_given_once(l, ast->child);
     check_given_once(l, ast->init);
-    if (!ast->init && stage && strcmp(stage, "0") != 0)
-        complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", stage) },
-                 "zero %s needs an axis", stage);
-    t->zero = stage ? stage[0] - '0' : 0;
+    if (!ast->init && level && strcmp(level, "0") != 0)
+        complain(l, (Where){ .at = ast->loc, .help = arena_text(l->arena, "zero %s over dp", level) },
+                 "zero %s needs an axis", level);
+    t->zero = level ? level[0] - '0' : 0;
     if (!t->zero_axes) /* one rank: nothing to split */
         t->zero = t->bucket = 0, t->grad_dtype = NULL, t->overlap_grads = false, t->gather = ANY_GATHERING;
-    if (stage)
-        note_policy(l, "parallel.zero", stage, ast, l->options->zero);
+    if (level)
+        note_policy(l, "parallel.zero", level, ast, l->options->zero);
     if (axes)
         note_policy(l, "parallel.zero.over", axes, ast->init, NULL);
     note_zero_options(l, ast->child);
@@ -133,21 +133,21 @@ static void read_zero_alone(Layout *p)
 {
     Lower *l = p->l;
     Train *t = &l->m->train;
-    const char *stage = read_word(l, "stage of zero", stages, NULL, "--zero", l->options->zero);
+    const char *level = read_word(l, "stage of zero", levels, NULL, "--zero", l->options->zero);
     const Axes axes = l->batch ? axes_over(l->m, intern_text(l->m, l->batch->name), false) : 0;
-    if (stage && !axes)
+    if (level && !axes)
         fail_command(l, override_text(l, "--zero", l->options->zero), "give --mesh dp=2 as well",
                      "no axis splits the batch over several ranks, so that nothing can be partitioned");
-    if (!stage || !axes)
+    if (!level || !axes)
         return;
-    t->zero = stage[0] - '0';
+    t->zero = level[0] - '0';
     t->zero_axes = axes;
     t->bucket = ZERO_BUCKET;
     const char *over = NULL;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].count && axes >> p->axis[i].first & 1)
             over = over ? arena_text(l->arena, "%s, %s", over, p->axis[i].name) : p->axis[i].name;
-    note_policy(l, "parallel.zero", stage, NULL, l->options->zero);
+    note_policy(l, "parallel.zero", level, NULL, l->options->zero);
     add_setting(l, "parallel.zero.over", over, "", "default");
     note_zero_options(l, NULL);
 }

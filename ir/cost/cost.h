@@ -23,12 +23,12 @@ const char *precision_name(int number);
 /* --- Ops that run ------------------------------------------------------------------------------- */
 
 /* Called for each op that one call of `f` runs, those in kernels too, with the number of times it runs on a rank: on
- * the mean of all, where stages of a pipeline differ. */
+ * the mean of all, where ranks along an axis differ. */
 typedef void (*CostVisit)(void *context, const Func *f, const Op *op, double times);
 void visit_program(const Module *m, const Func *f, CostVisit visit, void *context);
 
-/* The stages, of those that run f, that run an op of it, as a set; without a pipeline, all. */
-uint64_t stages_that_run(const Module *m, const Func *f, const Op *op, uint64_t around);
+/* The ranks, of those that run f, that run an op of it, as a set; all, where ranks are of one kind. */
+uint64_t ranks_that_run(const Module *m, const Func *f, const Op *op, uint64_t around);
 
 int64_t count_ranks(const Module *m, Axes axes); /* that differ on these axes only; ~0u: all there are */
 

@@ -5,7 +5,7 @@
 #include "blocks.h"
 #include "filled.h"
 #include "flight.h"
-#include "stages.h"
+#include "ranks.h"
 #include "storage.h"
 #include "target.h"
 
@@ -32,10 +32,10 @@ CostItem *push_item(Arena *arena, CostList *list, CostItem item)
 
 /* --- Bytes ---------------------------------------------------------------------------------------- */
 
-/* The bytes on one kind of rank: stages may have parts of different sizes. */
+/* The bytes on one kind of rank: ranks may have parts of different sizes. */
 static double bytes_on(const Module *m, const Type *type, int rank)
 {
-    return (double)(m->stage_axis >= 0 ? part_bytes(m, type, rank) : local_bytes(m, type));
+    return (double)(m->kind_axis >= 0 ? part_bytes(m, type, rank) : local_bytes(m, type));
 }
 
 static bool is_first(const Op *op, int operand) { return index_of(&op->args, arg(op, operand)) == operand; }
@@ -200,7 +200,7 @@ static CostItem attention_item(Module *m, const Op *op)
 
 /* --- Messages -------------------------------------------------------------------------------------- */
 
-/* What goes from stage to stage is sent by one of them. */
+/* What goes from rank to rank is sent by one of them. */
 static double bytes_sent(const Op *op, Traffic traffic, int rank)
 {
     const uint64_t senders = arg(op, 0)->type.on.at;

@@ -6,8 +6,9 @@
  */
 #include "cost.h"
 
+#include "micro.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
 
 #include <stdlib.h>
 
@@ -141,14 +142,14 @@ static void find_place(PeakSearch *plan, Life *life)
                                .kind = class_of(plan->classes, life->value),
                                .value = life->value,
                                .op = life->op };
-    life->on = plan->kinds->count == 1 ? ALL_STAGES : stages_holding(plan->m, held);
+    life->on = plan->kinds->count == 1 ? ALL_RANKS : holders_of(plan->m, held);
 }
 
 static Moment moment_of(PeakSearch *plan, const Op *op)
 {
     const Func *callee = function_called_by(plan->m, op);
     return (Moment){ .callee = callee,
-                     .on = plan->kinds->count == 1 ? ALL_STAGES : stages_running(plan->m, op),
+                     .on = plan->kinds->count == 1 ? ALL_RANKS : ranks_running(plan->m, op),
                      .beside = callee ? iteration_buffers(plan->m, op, callee) : scratch_of(plan->kinds, op) };
 }
 
@@ -378,8 +379,8 @@ int64_t bytes_of_held(const Module *m, const Stretch *held, int kind)
 static PeakSearch begin_search(Classes *classes, Kinds *kinds, int kind, UseList *lasting)
 {
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
-    const Op *loop = micro_loop(plan.m);
-    plan.slots = loop && loop->attrs.stages ? pipeline_slots(plan.m, loop) : NULL;
+    const Op *loop = scheduled_loop(plan.m);
+    plan.slots = loop ? pipeline_slots(plan.m, loop) : NULL;
     Map seen = { .arena = &plan.m->arena };
     for (int i = 0; i < N_PROGRAMS; i++)
         if (func_with_role(plan.m, programs[i]))

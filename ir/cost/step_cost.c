@@ -2,7 +2,8 @@
 #include "step_cost.h"
 
 #include "flight.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 
 typedef struct Twin {
     const Op *op;
@@ -161,21 +162,16 @@ static void add_wait(Walk *w, const Func *f, const Op *op, CostList *list)
 
 /* --- The walk -------------------------------------------------------------------------------------- */
 
-static void add_ops(Walk *w, const Func *f, uint64_t stages, CostList *list);
+static void add_ops(Walk *w, const Func *f, uint64_t ranks, CostList *list);
 
-double iteration_count(const Module *m, const Op *op, int rank)
+static void add_call(Walk *w, const Op *op, const Func *callee, uint64_t ranks, CostList *list)
 {
-    return runs_in_stages(op) ? (double)part_size(m, &op->attrs.dims.dim[0], rank) : (double)rank_iterations(m, op);
-}
-
-static void add_call(Walk *w, const Op *op, const Func *callee, uint64_t stages, CostList *list)
-{
-    const double turns = iteration_count(w->m, op, w->rank);
+    const double turns = iterations_on(w->m, op, w->rank);
     if (!op->attrs.dims.count) {
-        add_ops(w, callee, stages, list);
+        add_ops(w, callee, ranks, list);
     } else if (turns > 0) {
         CostList *body = NEW(w->arena, CostList);
-        add_ops(w, callee, stages, body);
+        add_ops(w, callee, ranks, body);
         push_item(w->arena, list, (CostItem){ .kind = ITEM_REPEAT, .op = op, .turns = turns, .body = body });
     }
 }
@@ -183,11 +179,11 @@ static void add_call(Walk *w, const Op *op, const Func *callee, uint64_t stages,
 /* Has a stage a part of its own size of an operand or result? */
 static bool differs_by_rank(const Module *m, const Op *op)
 {
-    for (int i = 0; m->stage_axis >= 0 && i < op->args.count + op->results.count; i++) {
+    for (int i = 0; m->kind_axis >= 0 && i < op->args.count + op->results.count; i++) {
         const Type *type = &arg_or_result(op, i)->type;
         for (int j = 0; j < type->rank; j++)
             for (int k = 0; k < type->dim[j].split.count; k++)
-                if (type->dim[j].split.axis[k] == m->stage_axis)
+                if (type->dim[j].split.axis[k] == m->kind_axis)
                     return true;
     }
     return false;
@@ -208,10 +204,10 @@ static void add_work(Walk *w, const Op *op, CostList *list)
         push_item(w->arena, list, items->item[i]);
 }
 
-static void add_op(Walk *w, const Func *f, const Op *op, uint64_t stages, CostList *list)
+static void add_op(Walk *w, const Func *f, const Op *op, uint64_t ranks, CostList *list)
 {
     const Func *callee = op->attrs.callee ? find_func(w->m, op->attrs.callee) : NULL;
-    const uint64_t on = stages_that_run(w->m, f, op, stages);
+    const uint64_t on = ranks_that_run(w->m, f, op, ranks);
     if (!(on >> w->rank & 1))
         return;
     if (callee && callee->role != KERNEL)
@@ -224,10 +220,10 @@ static void add_op(Walk *w, const Func *f, const Op *op, uint64_t stages, CostLi
         add_work(w, op, list);
 }
 
-static void add_ops(Walk *w, const Func *f, uint64_t stages, CostList *list)
+static void add_ops(Walk *w, const Func *f, uint64_t ranks, CostList *list)
 {
     for (const Op *op = f->first; op; op = op->next)
-        add_op(w, f, op, stages, list);
+        add_op(w, f, op, ranks, list);
 }
 
 /* --- Pipelines ------------------------------------------------------------------------------------- */
@@ -239,7 +235,7 @@ static void add_actions(Walk *w, const MicroParts *parts)
     for (const Op *op = parts->micro->first; op; op = op->next) {
         const StagePart *part = part_numbered(parts, part_of(parts, op));
         const int stage = stage_on_rank(schedule, w->rank, part->chunk);
-        add_op(w, parts->micro, op, ALL_STAGES, &w->cost->action[part->kind][stage]);
+        add_op(w, parts->micro, op, ALL_RANKS, &w->cost->action[part->kind][stage]);
     }
     w->in_actions = false;
 }
@@ -272,7 +268,7 @@ static const PipelineSchedule *schedule_of_one(const StepCost *cost, MicroParts 
 
 static void find_schedule(StepCost *cost, const Op **loop, MicroParts *parts)
 {
-    if (cost->m->stage_axis < 0)
+    if (cost->m->kind_axis < 0)
         return;
     cost->schedule = schedule_of_step(cost->m, cost->arena, loop, parts, &cost->unscheduled);
     if (cost->schedule)
@@ -300,7 +296,7 @@ static void add_unrolled(Walk *w, const Func *step, const MicroParts *parts)
         w->in_actions = p;
         if (is_loop || (p && part + passed > 0))
             list = &w->cost->action[p->kind][stage_on_rank(w->cost->schedule, w->rank, p->chunk)];
-        add_op(w, step, op, ALL_STAGES, list);
+        add_op(w, step, op, ALL_RANKS, list);
         passed += is_loop;
         if (p && passed == p->nloops)
             part++, passed = 0;
@@ -314,7 +310,7 @@ static void add_step(Walk *w, const Func *step, const Op *pipeline, const MicroP
     CostList *list = &w->cost->before[w->rank];
     for (const Op *op = step->first; op; op = op->next) {
         if (op != pipeline) {
-            add_op(w, step, op, ALL_STAGES, list);
+            add_op(w, step, op, ALL_RANKS, list);
             continue;
         }
         add_actions(w, parts);
@@ -325,7 +321,7 @@ static void add_step(Walk *w, const Func *step, const Op *pipeline, const MicroP
 StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
 {
     const Func *step = func_with_role(m, STEP);
-    StepCost cost = { .m = m, .arena = arena, .kinds = m->stage_axis < 0 ? 1 : (int)m->axis_size[m->stage_axis] };
+    StepCost cost = { .m = m, .arena = arena, .kinds = m->kind_axis < 0 ? 1 : (int)m->axis_size[m->kind_axis] };
     MicroParts parts = { 0 };
     const Op *loop = NULL;
     Walk w = { .cost = &cost,

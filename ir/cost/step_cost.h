@@ -111,6 +111,4 @@ const Type *picked_table(const Op *op);
 
 CostItem message_item(Module *m, Arena *arena, const Op *op, int rank);
 
-double iteration_count(const Module *m, const Op *op, int rank); /* turns of a loop, on that kind of rank */
-
 #endif

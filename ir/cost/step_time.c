@@ -42,8 +42,8 @@ static double end_of(Clock *c, const StepTime *t, int rank)
 static double stage_message_time(const Clock *c)
 {
     const Module *m = c->cost->m;
-    const int64_t stages = m->axis_size[m->stage_axis];
-    const bool meet = message_group(c, 1u << m->stage_axis, stages).on_one_machine == stages;
+    const int64_t stages = m->axis_size[m->kind_axis];
+    const bool meet = message_group(c, 1u << m->kind_axis, stages).on_one_machine == stages;
     const Group group = { 2, meet ? 2 : 1 };
     return message_seconds(c->machine, OP_send, c->cost->stage_message, group);
 }
@@ -75,7 +75,7 @@ static void attribute_actions(Clock *c, int rank)
             time_of(c, &c->cost->action[kind][stage_on_rank(s, rank, chunk)], s->micros);
     for (int i = 0; i < s->nevents[rank]; i++)
         if (s->event[rank][i].is_message && s->event[rank][i].sends) {
-            AxesTime *axes = axes_time(c->time, 1u << c->cost->m->stage_axis);
+            AxesTime *axes = axes_time(c->time, 1u << c->cost->m->kind_axis);
             axes->sent += c->time->costs.message;
             axes->messages++;
         }

@@ -1,7 +1,8 @@
 /* interp.c -- the reference interpreter: functions, ops and calls, on all ranks at once. */
 #include "flight.h"
 #include "interp_shards.h"
-#include "stages.h"
+#include "needed.h"
+#include "split_loop.h"
 
 /* The slots of a function's values: parameters first, then the results of its ops in order.  `arg` lists the slots of
  * all operands of all ops. */
@@ -123,7 +124,7 @@ bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     RunOp *run = by_kind[op->kind] ? by_kind[op->kind] : by_family[info(op)->family];
     bool good = true;
-    if (info(op)->traits & MOVES) { /* each operand fills the shards of its stages */
+    if (info(op)->traits & MOVES) { /* each operand fills the shards of its ranks */
         for (int i = 0; i < op->args.count && good; i++)
             good = run_collective(in, op, &args[i], results);
         return good;
@@ -131,8 +132,8 @@ bool run_op(Interp *in, const Op *op, const Sharded args[], Sharded results[])
     return run ? run(in, op, args, results) : cannot_run(in, "the interpreter does not support it");
 }
 
-/* A stage's own slice, or what it gathers of it. */
-static bool differs_by_stage(const Op *op)
+/* A rank's own slice, or what it gathers of it. */
+static bool differs_by_rank(const Op *op)
 {
     const Op *of = op && op->attrs.started ? arg(op, 0)->def : op;
     return of && of->attrs.own;
@@ -147,13 +148,13 @@ static bool check_value(Interp *in, const Sharded *held, Name name)
             if (!number_fits(dtype, held->shard[rank].data[i]))
                 return cannot_run(in, "%g, element %lld of rank %d's shard of %%%s, is not a valid %s",
                                   held->shard[rank].data[i], (long long)i, rank, name, dtype_name[dtype]);
-    return in->ranks == 1 || differs_by_stage(in->op) || copies_agree(in, held, name);
+    return in->ranks == 1 || differs_by_rank(in->op) || copies_agree(in, held, name);
 }
 
-/* What one stage has of a value in an action is not shown. */
+/* What one rank has of a value in an action is not shown. */
 static void show(Interp *in, const Op *op, int result, const Sharded *held)
 {
-    if (!in->options->observer || in->staged)
+    if (!in->options->observer || in->action)
         return;
     Tensor whole = whole_tensor(in, held);
     Observation seen = { .func = in->func, .op = op, .result = result, .iteration = in->iteration, .value = whole };
@@ -161,7 +162,7 @@ static void show(Interp *in, const Op *op, int result, const Sharded *held)
     free_tensors(&whole, 1);
 }
 
-/* The operand of a sum of terms on several stages, which is zero on the others. */
+/* The operand of a sum of terms on several ranks, which is zero on the others. */
 static Sharded with_zeros(Interp *in, const Sharded *x)
 {
     Sharded padded = { .type = x->type, .shard = NEW_ARRAY(&in->arena, Shard, in->ranks), .tangent = x->tangent };
@@ -173,11 +174,11 @@ static Sharded with_zeros(Interp *in, const Sharded *x)
     return padded;
 }
 
-/* On stages that do not hold it a value is no number, so that a use of it there is found.  Not in memory that it shares
- * with an operand, as what is renamed does: there the operand may be a number, for a stage that runs later. */
+/* On ranks that do not hold it a value is no number, so that a use of it there is found.  Not in memory that it shares
+ * with an operand, as what is renamed does: there the operand may be a number, for a rank that runs later. */
 static void spoil(Interp *in, Sharded *held)
 {
-    if (!is_float(held->type->dtype) || !stages_of(in, held->type).at)
+    if (!is_float(held->type->dtype) || !ranks_of(in, held->type).at)
         return;
     const Sharded own = new_sharded(in, held->type);
     for (int rank = 0; rank < in->ranks; rank++)
@@ -206,10 +207,10 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     for (int i = 0; i < op->args.count; i++)
         args[i] = value[arg_at[i]];
     for (int i = 0; i < 2 && is_addition(op); i++)
-        if (!same_stages(args[i].type->on, op->results.at[0]->type.on))
+        if (!same_ranks(args[i].type->on, op->results.at[0]->type.on))
             args[i] = with_zeros(in, &args[i]);
     in->op = op;
-    if (in->staged && in->memory && !runs_on_stage(in, op)) {
+    if (in->action && in->memory && !runs_in_action(in, op)) {
         leave_results(in, op, &value[first]);
         return true;
     }
@@ -222,10 +223,10 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
         if (!value[first + i].shard)
             return false;
     }
-    const Stages around = in->running;
+    const RankSet around = in->running;
     const Func *callee = info(op)->family == CONTROL ? find_func(in->m, op->attrs.callee) : NULL;
-    if (callee && !in->staged && !runs_in_stages(op) && stages_calling(in->m, op).at)
-        in->running = stages_calling(in->m, op);
+    if (callee && !in->action && !is_split_loop(op) && ranks_calling(in->m, op).at)
+        in->running = ranks_calling(in->m, op);
     if ((in->memory && !read_operands(in, op, args)) || !run_op(in, op, args, &value[first]))
         return false;
     in->running = around;
@@ -239,7 +240,7 @@ static bool step(Interp *in, const Op *op, const int *arg_at, Sharded value[], i
     for (int i = 0; i < op->results.count; i++) {
         if (!value[first + i].shard)
             continue;
-        value[first + i].type = &op->results.at[i]->type; /* a callee does not know its stages */
+        value[first + i].type = &op->results.at[i]->type; /* a callee does not know its ranks */
         spoil(in, &value[first + i]);
         if (!check_value(in, &value[first + i], op->results.at[i]->name))
             return false;

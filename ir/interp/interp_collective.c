@@ -6,7 +6,7 @@
  * pending or not, like that of the trainer.  An element that no rank of the group holds is reported.
  */
 #include "interp_shards.h"
-#include "stages.h"
+#include "ranks.h"
 
 /* For each element of a rank's new shard along one dim: the distance to the rank that held it, and its index there. */
 typedef struct {
@@ -60,14 +60,14 @@ static bool fill_shard(Interp *in, const Sharded *x, const Sharded *y, int rank,
 {
     Fetch source[MAX_RANK];
     Shard *shard = &y->shard[rank];
-    const Stages on = stages_of(in, x->type);
+    const RankSet on = ranks_of(in, x->type);
     int nterms, *terms = ranks_along(in, reduced, on, &nterms), first = rank;
     for (int i = 0; i < y->type->rank; i++)
         if (!find_source(in, &x->type->dim[i], &y->type->dim[i], rank, group, shard->size[i], &source[i]))
             return false;
     for (int axis = 0; axis < in->m->naxes; axis++)
         if (reduced & 1u << axis || (on.at && axis == on.axis && !rank_holds(in, x->type, rank)))
-            first -= (coordinate(in, rank, axis) - first_stage(on, axis)) * in->axis_step[axis];
+            first -= (coordinate(in, rank, axis) - first_rank(on, axis)) * in->axis_step[axis];
 
     int64_t at[MAX_RANK] = { 0 }, place[MAX_RANK];
     for (int64_t n = 0; n < shard->count; n++) {
@@ -91,18 +91,18 @@ bool run_collective(Interp *in, const Op *op, const Sharded *x, Sharded *y)
     Axes group = op->kind == OP_local_slice ? 0 : moves ? ~0u : op->attrs.axis; /* the communicating axes */
     Axes reduced = x->type->partial & ~y->type->partial, begun = y->type->partial & ~x->type->partial;
     /* Of a sum that is pending from now on, one stage has the only term; the others hold zeros. */
-    const Stages on = x->type->on.at ? x->type->on : y->type->on;
-    const Stages term = is_one_stage(on) || x->type->on.at ? on : (Stages){ on.at & -on.at, on.axis };
-    if (reduced & ~group || begun & ~(is_one_stage(term) ? 1u << term.axis : 0))
+    const RankSet on = x->type->on.at ? x->type->on : y->type->on;
+    const RankSet term = is_one_rank(on) || x->type->on.at ? on : (RankSet){ on.at & -on.at, on.axis };
+    if (reduced & ~group || begun & ~(is_one_rank(term) ? 1u << term.axis : 0))
         return cannot_run(in, "its group cannot produce the pending sums of its result's type");
     for (int i = 0; i < y->type->rank; i++)
         if (x->type->dim[i].name != y->type->dim[i].name)
             return cannot_run(in, "its result and its operand have different dims");
-    const bool is_sum_of_stages = x->type->on.at && y->type->partial & 1u << x->type->on.axis;
+    const bool is_sum_of_ranks = x->type->on.at && y->type->partial & 1u << x->type->on.axis;
     for (int rank = 0; rank < in->ranks; rank++) {
         if (!rank_holds(in, y->type, rank) || (begun && !is_on(term, coordinate(in, rank, term.axis))))
             continue;
-        if (is_sum_of_stages && !rank_holds(in, x->type, rank)) /* it has no term */
+        if (is_sum_of_ranks && !rank_holds(in, x->type, rank)) /* it has no term */
             continue;
         if (!moves && !rank_holds(in, x->type, rank))
             return cannot_run(in, "rank %d does not hold its operand", rank);

@@ -1,10 +1,11 @@
-/* interp_loop.c -- the reference interpreter's loops: slices, carried values, the stages of a pipeline.
+/* interp_loop.c -- the reference interpreter's loops: slices, carried values, ranks with iterations of their own.
  *
- * A loop in stages passes them one after the other: what is carried goes from rank to rank.  In an action of a schedule
- * (interp_schedule.c) a stage runs its own copies alone. */
+ * A split loop passes them one after the other: what is carried goes from rank to rank.  In an action of a schedule
+ * (interp_schedule.c) a rank runs its own copies alone. */
 #include "flight.h"
 #include "interp_shards.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 
 static Shard *parts_at(Interp *in, const Shard *from, int rank_of_type, int64_t at)
 {
@@ -97,11 +98,11 @@ static bool run_turn(Interp *in, Turns *t, int64_t at, int64_t slices)
     return true;
 }
 
-/* In an action of a schedule: runs the copies of the present stage. */
+/* In an action of a schedule: runs the copies of the present rank. */
 static bool run_own_copies(Interp *in, Turns *t)
 {
     const Dim *dim = &t->op->attrs.dims.dim[0];
-    const int64_t slices = part_size(in->m, dim, first_stage(in->running, dim->split.axis[0]));
+    const int64_t slices = part_size(in->m, dim, first_rank(in->running, dim->split.axis[0]));
     for (int64_t i = 0; i < slices; i++)
         if (!run_turn(in, t, t->op->attrs.reverse ? slices - 1 - i : i, slices))
             return false;
@@ -113,46 +114,46 @@ static bool run_own_copies(Interp *in, Turns *t)
     return true;
 }
 
-/* To the stage that runs now, and into its memory; collectives in flight begin on each stage. */
-static bool go_on(Interp *in, Turns *t, int stage)
+/* To the rank that runs now, and into its memory; collectives in flight begin on each rank. */
+static bool go_on(Interp *in, Turns *t, int rank)
 {
     const int carried = (int)t->op->attrs.carried;
     const int sent = (int)count_passed_on(t->op);
     bool good = true;
     for (int i = sent; i < carried; i++)
         t->now[i] = t->args[i];
-    enter_stage(in, &t->op->attrs.dims.dim[0], stage, t->now, sent);
+    enter_rank(in, &t->op->attrs.dims.dim[0], rank, t->now, sent);
     for (int i = 0; in->memory && good && i < carried; i++)
         good = receive_operand(in, &t->memory, i, &t->now[i]);
     return good;
 }
 
-/* The stages at the end of the loop may have no copies. */
+/* The ranks at the end of the loop may have no copies. */
 static bool leave_loop(Interp *in, Turns *t)
 {
-    if (!runs_in_stages(t->op))
+    if (!is_split_loop(t->op))
         return true;
-    const Stages last = end_stage(in->m, t->op, true);
+    const RankSet last = end_rank(in->m, t->op, true);
     t->memory.iterations = 0;
-    return same_stages(in->running, last) || go_on(in, t, __builtin_ctzll(last.at));
+    return same_ranks(in->running, last) || go_on(in, t, __builtin_ctzll(last.at));
 }
 
 static bool run_turns(Interp *in, Turns *t)
 {
     const Op *op = t->op;
     const Dim *dim = &op->attrs.dims.dim[0];
-    if (runs_in_stages(op))
-        enter_stage(in, dim, __builtin_ctzll(end_stage(in->m, op, false).at), t->now, 0);
+    if (is_split_loop(op))
+        enter_rank(in, dim, __builtin_ctzll(end_rank(in->m, op, false).at), t->now, 0);
     for (int64_t iteration = 0; iteration < dim->size; iteration++) {
-        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size, stage = 0;
+        int64_t at = op->attrs.reverse ? dim->size - 1 - iteration : iteration, slices = dim->size, rank = 0;
         bool arrives = false;
-        if (runs_in_stages(op)) {
-            stage = block_with(in, dim, at, &at);
-            slices = part_size(in->m, dim, stage);
-            arrives = stage != first_stage(in->running, dim->split.axis[0]);
+        if (is_split_loop(op)) {
+            rank = block_with(in, dim, at, &at);
+            slices = part_size(in->m, dim, rank);
+            arrives = rank != first_rank(in->running, dim->split.axis[0]);
         }
         t->memory.iterations = slices;
-        if (arrives && !go_on(in, t, (int)stage))
+        if (arrives && !go_on(in, t, (int)rank))
             return false;
         if (!run_turn(in, t, at, slices))
             return false;
@@ -164,7 +165,7 @@ bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
 {
     const int carried = (int)op->attrs.carried, n = op->results.count;
     Turns t = { .op = op, .callee = callee_of(in, op), .args = args, .results = results };
-    if (t.callee && in->memory && op->attrs.stages)
+    if (t.callee && in->memory && is_scheduled(op))
         return run_schedule(in, op, t.callee, args, results);
     if (!t.callee || (in->memory && !begin_iterations(in, op, t.callee, &t.memory)))
         return false;
@@ -174,7 +175,7 @@ bool run_loop(Interp *in, const Op *op, const Sharded args[], Sharded results[])
         t.now[i] = args[i];
     for (int i = carried; i < n && op->attrs.dims.dim[0].split.parts; i++)
         fill_unwritten(in, &results[i]);
-    if (!(in->staged && runs_in_stages(op) ? run_own_copies : run_turns)(in, &t))
+    if (!(in->action && is_split_loop(op) ? run_own_copies : run_turns)(in, &t))
         return false;
     for (int i = 0; i < carried; i++)
         results[i].shard = t.now[i].shard, results[i].tangent = t.now[i].tangent;

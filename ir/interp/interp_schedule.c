@@ -11,8 +11,9 @@
  */
 #include "interp_shards.h"
 #include "map.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 
 typedef struct {
@@ -83,21 +84,21 @@ static int64_t place_of(const Pipeline *p, const Value *value, int rank, int mic
 
 /* --- In an action ------------------------------------------------------------------------------------ */
 
-bool runs_on_stage(const Interp *in, const Op *op)
+bool runs_in_action(const Interp *in, const Op *op)
 {
-    return !is_send(op) && stages_running(in->m, op) & in->running.at;
+    return !is_send(op) && ranks_running(in->m, op) & in->running.at;
 }
 
 static bool is_needed(const Interp *in, const Value *value)
 {
-    return stages_needing(in->m->needed, value) & in->running.at;
+    return ranks_needing(in->m->needed, value) & in->running.at;
 }
 
-bool is_left_out(const Interp *in, const Value *value) { return in->staged && !is_needed(in, value); }
+bool is_left_out(const Interp *in, const Value *value) { return in->action && !is_needed(in, value); }
 
 void leave_results(Interp *in, const Op *op, Sharded results[])
 {
-    const ActionRun *now = in->staged;
+    const ActionRun *now = in->action;
     for (int i = 0; i < op->results.count; i++) {
         const Value *value = op->results.at[i];
         const Value *brought = in->func == now->func ? result_of_part(now->part, now->func, value) : NULL;
@@ -107,7 +108,7 @@ void leave_results(Interp *in, const Op *op, Sharded results[])
 
 void note_leaving(Interp *in, const Op *loop, const Sharded carried[])
 {
-    map_put(&in->staged->leaving, loop, (void *)(uintptr_t)carried);
+    map_put(&in->action->leaving, loop, (void *)(uintptr_t)carried);
 }
 
 /* --- Actions ------------------------------------------------------------------------------------------- */
@@ -162,9 +163,9 @@ static bool run_part(Pipeline *p, ActionRun *action, int rank)
         return false;
     const Activation micro = in->now;
     in->now = activation_of(p, call, rank, action->micro);
-    in->staged = action;
+    in->action = action;
     const bool good = run_func(in, action->func, args, out);
-    in->staged = NULL;
+    in->action = NULL;
     in->now = micro;
     if (!good)
         return false;
@@ -181,11 +182,11 @@ static bool run_action(Pipeline *p, int rank, Action a)
         return true;
     ActionRun action = { p, part, find_func(in->m, part->call->attrs.callee), a.micro, { .arena = &in->arena } };
     in->iteration = arena_text(&in->arena, "%s ", action_text(&in->arena, a));
-    in->running = (Stages){ UINT64_C(1) << rank, p->axis };
+    in->running = (RankSet){ UINT64_C(1) << rank, p->axis };
     begin_iteration(in, &p->micros, a.micro);
     const bool good = run_part(p, &action, rank);
     end_iteration(in, &p->micros);
-    in->running = (Stages){ 0 };
+    in->running = (RankSet){ 0 };
     return good;
 }
 
@@ -309,7 +310,7 @@ static bool share_sum(Pipeline *p, int i)
 {
     Interp *in = p->in;
     const Value *sum = p->loop->results.at[i];
-    const uint64_t on = stages_needing(in->m->needed, sum);
+    const uint64_t on = ranks_needing(in->m->needed, sum);
     MessageEnd ends[] = { { sum, address_of(in, sum), 0 }, { sum, address_of(in, sum), 0 } };
     for (int rank = 0; on && rank < in->ranks; rank++) {
         const int stage = coordinate(in, rank, p->axis);
@@ -374,13 +375,13 @@ bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded a
     Map *needed = in->m->needed;
     if (!p.slots->schedule || !is_cut(&p) || !begin_iterations(in, loop, micro, &p.micros))
         return false;
-    p.axis = pipeline_axis(in->m);
+    p.axis = in->m->kind_axis;
     p.ranks = p.slots->schedule->ranks;
     p.first_slot = in->now.base + loop->attrs.frame + aligned_bytes(micro->frame) +
                    iteration_buffers(in->m, loop, micro) - p.slots->bytes;
     give_params(&p, args);
     in->m->needed = NULL;
-    note_stages(in->m);
+    note_ranks(in->m);
     const char *around = in->iteration;
     bool good = run_events(&p);
     in->iteration = around;

@@ -5,7 +5,7 @@
  * got.
  */
 #include "interp_shards.h"
-#include "stages.h"
+#include "ranks.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -185,16 +185,16 @@ int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *
     return first + position / cut.block;
 }
 
-int first_stage(Stages on, int axis)
+int first_rank(RankSet on, int axis)
 {
-    int stage = 0;
-    while (on.at && on.axis == axis && !is_on(on, stage))
-        stage++;
-    return stage;
+    int rank = 0;
+    while (on.at && on.axis == axis && !is_on(on, rank))
+        rank++;
+    return rank;
 }
 
-/* In an action of a schedule only the stage of the action, also if others have the value. */
-Stages stages_of(const Interp *in, const Type *type) { return type->on.at && !in->staged ? type->on : in->running; }
+/* In an action of a schedule only the rank of the action, also if others have the value. */
+RankSet ranks_of(const Interp *in, const Type *type) { return type->on.at && !in->action ? type->on : in->running; }
 
 bool rank_runs(const Interp *in, int rank)
 {
@@ -203,19 +203,19 @@ bool rank_runs(const Interp *in, int rank)
 
 bool rank_holds(const Interp *in, const Type *type, int rank)
 {
-    const Stages on = stages_of(in, type), said = type->on;
+    const RankSet on = ranks_of(in, type), said = type->on;
     return (!on.at || is_on(on, coordinate(in, rank, on.axis))) &&
            (!said.at || is_on(said, coordinate(in, rank, said.axis)));
 }
 
-int *ranks_along(Interp *in, Axes axes, Stages on, int *count)
+int *ranks_along(Interp *in, Axes axes, RankSet on, int *count)
 {
     int *distance = NEW_ARRAY(&in->arena, int, in->ranks);
     *count = 1;
     for (int axis = 0; axis < in->m->naxes; axis++) {
         if (!(axes & 1u << axis))
             continue;
-        const int sofar = *count, first = first_stage(on, axis);
+        const int sofar = *count, first = first_rank(on, axis);
         for (int c = first + 1; c < in->m->axis_size[axis]; c++)
             for (int i = 0; i < sofar && (on.axis != axis || is_on(on, c)); i++)
                 distance[(*count)++] = distance[i] + (c - first) * in->axis_step[axis];
@@ -328,7 +328,7 @@ static void deal_element(void *context, double *element, int64_t index)
 }
 
 /* How many ranks of an axis hold a value, and how many of them stand before one. */
-static int holders_before(const Interp *in, Stages on, int axis, int coordinate)
+static int holders_before(const Interp *in, RankSet on, int axis, int coordinate)
 {
     int count = 0;
     for (int c = 0; c < coordinate; c++)
@@ -339,7 +339,7 @@ static int holders_before(const Interp *in, Stages on, int axis, int coordinate)
 /* A rank's number among those that hold the terms of a partial tensor. */
 static int term_of(const Interp *in, const Type *type, int rank)
 {
-    const Stages on = stages_of(in, type);
+    const RankSet on = ranks_of(in, type);
     int term = 0;
     for (int axis = 0; axis < in->m->naxes; axis++)
         if (type->partial & 1u << axis)
@@ -354,7 +354,7 @@ Sharded shard_tensor(Interp *in, const Tensor *tensor, const Type *type, uint64_
     Dealing d = {
         .numbers = in->numbers, .padding = padding_number(in, type->dtype), .whole = tensor, .type = type, .seed = seed
     };
-    ranks_along(in, type->partial, stages_of(in, type), &d.terms);
+    ranks_along(in, type->partial, ranks_of(in, type), &d.terms);
     for (int rank = 0; held.shard && rank < in->ranks; rank++) {
         d.term = term_of(in, type, rank);
         each_element(in, type, rank, &held.shard[rank], deal_element, &d);
@@ -371,11 +371,11 @@ static Axes splitting_axes(const Type *type)
     return axes;
 }
 
-/* Does a rank stand at the origin of all axes but these?  Of that of the stages, at the first one of them. */
-static bool stands_for_others(const Interp *in, int rank, Stages on, Axes axes)
+/* Does a rank stand at the origin of all axes but these?  Along that of `on`, at its first one. */
+static bool stands_for_others(const Interp *in, int rank, RankSet on, Axes axes)
 {
     for (int axis = 0; axis < in->m->naxes; axis++)
-        if (!(axes & 1u << axis) && coordinate(in, rank, axis) != first_stage(on, axis))
+        if (!(axes & 1u << axis) && coordinate(in, rank, axis) != first_rank(on, axis))
             return false;
     return true;
 }
@@ -408,11 +408,11 @@ static void place_element(void *context, double *element, int64_t index)
 
 Tensor whole_tensor(Interp *in, const Sharded *held)
 {
-    int terms, *distance = ranks_along(in, held->type->partial, stages_of(in, held->type), &terms);
+    int terms, *distance = ranks_along(in, held->type->partial, ranks_of(in, held->type), &terms);
     Axes splits = splitting_axes(held->type);
     Tensor whole = new_tensor(held->type);
     for (int rank = 0; rank < in->ranks; rank++) {
-        if (!stands_for_others(in, rank, stages_of(in, held->type), splits))
+        if (!stands_for_others(in, rank, ranks_of(in, held->type), splits))
             continue;
         Shard shard = held->shard[rank];
         shard.data = combine(in, held, rank, distance, terms, NEW_ARRAY(&in->arena, double, shard.count + 1));
@@ -428,11 +428,11 @@ static bool equal_copies(double a, double b, double scale, double tolerance)
 
 bool copies_agree(Interp *in, const Sharded *held, Name name)
 {
-    int terms, *distance = ranks_along(in, held->type->partial, stages_of(in, held->type), &terms);
+    int terms, *distance = ranks_along(in, held->type->partial, ranks_of(in, held->type), &terms);
     Axes splits = splitting_axes(held->type), pending_axes = held->type->partial;
     double **sum = NEW_ARRAY(&in->arena, double *, in->ranks);
     for (int rank = 0; rank < in->ranks; rank++) {
-        if (!rank_holds(in, held->type, rank) || !stands_for_others(in, rank, stages_of(in, held->type), ~pending_axes))
+        if (!rank_holds(in, held->type, rank) || !stands_for_others(in, rank, ranks_of(in, held->type), ~pending_axes))
             continue; /* it holds nothing, or a term other than the first */
         int64_t count = held->shard[rank].count;
         double *scale = NEW_ARRAY(&in->arena, double, terms > 1 ? count + 1 : 1);
@@ -440,8 +440,7 @@ bool copies_agree(Interp *in, const Sharded *held, Name name)
         int like = rank; /* the first rank that holds the same elements */
         for (int axis = 0; axis < in->m->naxes; axis++)
             if (!(splits & 1u << axis))
-                like -=
-                    (coordinate(in, rank, axis) - first_stage(stages_of(in, held->type), axis)) * in->axis_step[axis];
+                like -= (coordinate(in, rank, axis) - first_rank(ranks_of(in, held->type), axis)) * in->axis_step[axis];
         for (int64_t i = 0; i < count && like != rank; i++)
             if (!equal_copies(sum[rank][i], sum[like][i], terms > 1 ? scale[i] : fabs(sum[like][i]),
                               in->numbers->tolerance))
@@ -467,13 +466,13 @@ void perturb(Interp *in, const Shaking *shaking, const Sharded *held)
             held->shard[rank].data[i] *= perturbation(shaking, in->shaken, (uint64_t)i);
 }
 
-/* --- Stages --------------------------------------------------------------------------------------------- */
+/* --- Ranks --------------------------------------------------------------------------------------------- */
 
-void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count)
+void enter_rank(Interp *in, const Dim *dim, int at, Sharded carried[], int count)
 {
-    const int axis = dim->split.axis[0], before = first_stage(in->running, axis);
-    in->running = (Stages){ UINT64_C(1) << stage, axis };
-    for (int i = 0; i < count && stage != before; i++) {
+    const int axis = dim->split.axis[0], before = first_rank(in->running, axis);
+    in->running = (RankSet){ UINT64_C(1) << at, axis };
+    for (int i = 0; i < count && at != before; i++) {
         const Shard *from = carried[i].shard;
         carried[i].shard = NEW_ARRAY(&in->arena, Shard, in->ranks);
         for (int rank = 0; rank < in->ranks; rank++)

@@ -47,8 +47,8 @@ typedef struct {
     const char *iteration; /* see Observation.iteration */
     const Func *ending;    /* of a loop: in its last iteration, which starts nothing for a next one */
     uint64_t shaken;       /* so many values, see Shaking */
-    Stages running;        /* the function at hand runs on these alone */
-    ActionRun *staged;     /* the action of a schedule that `running` does; NULL: none */
+    RankSet running;       /* the function at hand runs on these alone */
+    ActionRun *action;     /* the action of a schedule that `running` does; NULL: none */
     int depth;             /* of calls */
     const Func *func;      /* for messages */
     const Op *op;
@@ -63,7 +63,7 @@ bool same_place(const Dim *a, const Dim *b); /* does every rank hold the same el
 
 /* The block of a dim that a rank holds: its index among the ranks along the dim's axes. */
 int64_t block_of(const Interp *in, const Dim *dim, int rank);
-bool rank_runs(const Interp *in, int rank); /* in a loop in stages: is its stage the one that runs? */
+bool rank_runs(const Interp *in, int rank); /* in a split loop: is it the one that runs? */
 /* The block that holds an element of a dim, and the element's index in that shard. */
 int64_t block_with(const Interp *in, const Dim *dim, int64_t position, int64_t *place);
 /* The rank that holds a block and has coordinate 0 on all other axes. */
@@ -71,9 +71,9 @@ int rank_of_block(const Interp *in, const Dim *dim, int64_t block);
 /* The positions in the whole tensor of a shard's elements along a dim, ascending. */
 int64_t *positions_of(Interp *in, const Dim *dim, int rank);
 /* The distances from a rank to all ranks of its group along the axes, if it is the first of them; the first is 0. */
-int *ranks_along(Interp *in, Axes axes, Stages on, int *count);
-Stages stages_of(const Interp *in, const Type *type);
-int first_stage(Stages on, int axis); /* 0 on other axes */
+int *ranks_along(Interp *in, Axes axes, RankSet on, int *count);
+RankSet ranks_of(const Interp *in, const Type *type);
+int first_rank(RankSet on, int axis); /* 0 on other axes */
 bool rank_holds(const Interp *in, const Type *type, int rank);
 
 Sharded new_sharded(Interp *in, const Type *type); /* zeros; fails on impossible splits: data is NULL */
@@ -126,12 +126,12 @@ Sharded element_of(Interp *in, const Sharded *x, int64_t at); /* along the first
  */
 bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded args[], Sharded results[]);
 
-/* In an action: does its stage run the op?  Messages are events of their own.  Where it does not, the results of the op
+/* In an action: does its rank run the op?  Messages are events of their own.  Where it does not, the results of the op
  * are what messages have brought, or nothing. */
-bool runs_on_stage(const Interp *in, const Op *op);
+bool runs_in_action(const Interp *in, const Op *op);
 void leave_results(Interp *in, const Op *op, Sharded results[]);
-bool is_left_out(const Interp *in, const Value *value); /* of the results of a call: nobody on its stage needs it */
-void note_leaving(Interp *in, const Op *loop, const Sharded carried[]); /* what a loop in stages hands on */
+bool is_left_out(const Interp *in, const Value *value); /* of the results of a call: nobody on its rank needs it */
+void note_leaving(Interp *in, const Op *loop, const Sharded carried[]); /* what a split loop hands on */
 
 /* --- Places in memory: interp_storage.c ---------------------------------------------------- */
 
@@ -154,7 +154,7 @@ typedef struct {
     struct Flight **first; /* of those that are in flight before the loop; NULL: of others */
 } Iterations;
 bool begin_iterations(Interp *in, const Op *op, const Func *callee, Iterations *t);
-bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another stage */
+bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value); /* its i-th operand, from another rank */
 void begin_iteration(Interp *in, Iterations *t, int64_t at);
 void end_iteration(Interp *in, Iterations *t);
 
@@ -174,10 +174,10 @@ typedef struct {
 } MessageEnd;
 bool pass_message(Interp *in, const MessageEnd *from, const MessageEnd *to, const Shard *shard);
 
-/* What is carried, `count` values, goes to the stage that runs from now on. */
-void enter_stage(Interp *in, const Dim *dim, int stage, Sharded carried[], int count);
+/* What is carried, `count` values, goes to the rank that runs from now on. */
+void enter_rank(Interp *in, const Dim *dim, int at, Sharded carried[], int count);
 
-/* Stages that run fewer copies than others leave the rest of a stacked result unwritten. */
+/* Ranks that run fewer copies than others leave the rest of a stacked result unwritten. */
 void fill_unwritten(const Interp *in, Sharded *held);
 
 /* --- Ops, by family: each computes one rank's shard of the results, or all shards ------------ */

@@ -9,7 +9,8 @@
  */
 #include "flight.h"
 #include "interp_shards.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "target.h"
 #include "tier.h"
@@ -107,7 +108,7 @@ static const Value *other_writer(const Cell *cell, const Value *value, int width
     return cell->writer;
 }
 
-/* A loop in stages writes the copies that a stage has, and not the rest of the memory for those of the largest. */
+/* A split loop writes the copies that a rank has, and not the rest of the memory for those of the largest. */
 static bool is_unwritten(const Interp *in, const Cursor *c, int rank)
 {
     for (int i = 0; i < c->value->type.rank; i++) {
@@ -340,9 +341,6 @@ void copy_bytes(Interp *in, int64_t from, int64_t to, int64_t bytes)
     }
 }
 
-/* Do the stages of a pipeline run the loop as a schedule has it? */
-static bool is_scheduled(const Op *op) { return op->attrs.stages && op->attrs.dims.count; }
-
 /* Copies a value carried in place to its final storage, where all micro-batches of a schedule read it. */
 static bool begin_carried(Interp *in, Iterations *t, int i)
 {
@@ -358,8 +356,8 @@ static bool begin_carried(Interp *in, Iterations *t, int i)
     t->carried[i] = address_of(in, to);
     if (!is_inside(in, from, address_of(in, from), bytes) || !is_inside(in, to, t->carried[i], bytes))
         return false;
-    const Stages running = in->running;
-    if (from->type.on.at && !runs_in_stages(t->op)) /* the place may be that of another sum on other stages */
+    const RankSet running = in->running;
+    if (from->type.on.at && !is_split_loop(t->op)) /* the place may be that of another sum on other ranks */
         in->running = from->type.on;
     copy_bytes(in, address_of(in, from), t->carried[i], bytes);
     in->running = running;
@@ -422,12 +420,12 @@ void begin_iteration(Interp *in, Iterations *t, int64_t at)
     in->now = (Activation){ frame, pointer };
 }
 
-/* A carried value comes from the stage before: where the callee reads it, in the buffer that it does not write. */
+/* A carried value comes from the rank before: where the callee reads it, in the buffer that it does not write. */
 bool receive_operand(Interp *in, Iterations *t, int i, const Sharded *value)
 {
     const Op *op = t->op;
     int64_t buffer = in->now.base + op->attrs.frame + aligned_bytes(t->callee->frame);
-    if (t->first[i]) { /* this stage has started its own */
+    if (t->first[i]) { /* this rank has started its own */
         take_off(in, t->first[i]->op, &t->first[i]->operand);
         t->carried[i] = address_of(in, arg(op, i));
         return true;

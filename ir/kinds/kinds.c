@@ -1,8 +1,10 @@
 /* kinds.c -- the memory of each kind of rank: which bytes of the memory plan a stage of a pipeline has. */
 #include "kinds.h"
 
+#include "micro.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "tier.h"
 #include "uses.h"
@@ -11,26 +13,26 @@
 
 /* --- What stages hold ------------------------------------------------------------------------------ */
 
-static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_STAGES; }
+static uint64_t stages_of_type(const Type *type) { return type->on.at ? type->on.at : ALL_RANKS; }
 
 /* The i-th result of a call or loop: stages that run it and write the result in its function, or copy the first of the
  * carried values there. */
 static uint64_t stages_of_result(const Module *m, const Op *op, const Func *callee, int i)
 {
     const bool is_carried = i < op->attrs.carried;
-    if (is_carried && runs_in_stages(op)) /* what arrives from the stage before */
-        return ALL_STAGES;
-    const uint64_t written = stages_holding(m, callee->results.at[i]);
-    return stages_running(m, op) & (written | (is_carried ? stages_of_type(&arg(op, i)->type) : 0));
+    if (is_carried && is_split_loop(op)) /* what arrives from the stage before */
+        return ALL_RANKS;
+    const uint64_t written = holders_of(m, callee->results.at[i]);
+    return ranks_running(m, op) & (written | (is_carried ? stages_of_type(&arg(op, i)->type) : 0));
 }
 
-uint64_t stages_holding(const Module *m, const Value *value)
+uint64_t holders_of(const Module *m, const Value *value)
 {
     const Op *op = shown_by(value)->def;
     const Func *callee = op ? function_called_by(m, op) : NULL;
     if (!op)
         return stages_of_type(&shown_by(value)->type);
-    return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : stages_running(m, op);
+    return callee ? stages_of_result(m, op, callee, index_of(&op->results, shown_by(value))) : ranks_running(m, op);
 }
 
 /* The stages that read the values of a function: from the last op to the first, so that those that read a view are
@@ -45,11 +47,11 @@ static void note_readers(Kinds *kinds, const Func *f)
         const Func *callee = function_called_by(m, op);
         if (callee)
             note_readers(kinds, callee);
-        const uint64_t running = stages_running(m, op);
+        const uint64_t running = ranks_running(m, op);
         for (int i = 0; i < op->args.count; i++)
             need_on(&kinds->readers, arg(op, i),
-                    callee                     ? running & stages_needing(&kinds->readers, callee->params.at[i])
-                    : info(op)->family == VIEW ? stages_needing(&kinds->readers, result(op))
+                    callee                     ? running & ranks_needing(&kinds->readers, callee->params.at[i])
+                    : info(op)->family == VIEW ? ranks_needing(&kinds->readers, result(op))
                     : info(op)->traits & MOVES ? running & stages_of_type(&arg(op, i)->type)
                                                : running);
     }
@@ -66,7 +68,7 @@ static int uneven_dim(const Type *type)
     return -1;
 }
 
-static bool is_loop_along(const Op *op, Name dim) { return runs_in_stages(op) && op->attrs.dims.dim[0].name == dim; }
+static bool is_loop_along(const Op *op, Name dim) { return is_split_loop(op) && op->attrs.dims.dim[0].name == dim; }
 
 /* Does a collective exchange each copy of a stack with the same copy of others? */
 static bool keeps_slices(const Op *op, const Value *value, Name dim)
@@ -197,18 +199,18 @@ static void use_on_each(FrameUses *all, int64_t at, const int64_t bytes[], uint6
 static void use_value(FrameUses *all, const Func *f, const Value *value)
 {
     const Module *m = all->kinds->m;
-    int64_t bytes[MAX_STAGE_RANKS];
+    int64_t bytes[MAX_SET_RANKS];
     if (value->storage->base != IN_FRAME)
         return;
     find_spans(all->kinds, f, value, bytes);
-    use_on_each(all, value->storage->at, bytes, stages_holding(m, value) | stages_needing(&all->kinds->readers, value));
+    use_on_each(all, value->storage->at, bytes, holders_of(m, value) | ranks_needing(&all->kinds->readers, value));
 }
 
 void slot_bytes(Kinds *kinds, const PipelineSlots *slots, int ring, int64_t bytes[])
 {
     const Func *micro = find_func(kinds->m, slots->loop->attrs.callee);
     const Values *all = &slots->ring[ring].call->results;
-    int64_t span[MAX_STAGE_RANKS];
+    int64_t span[MAX_SET_RANKS];
     for (int kind = 0; kind < kinds->count; kind++)
         bytes[kind] = 0;
     for (int i = 0; i < all->count; i++) {
@@ -234,10 +236,10 @@ static void use_buffer(FrameUses *all, const Func *f, const Value *value, int64_
 {
     const Module *m = all->kinds->m;
     const bool in_slices = is_used_in_slices(all->kinds, f, value);
-    int64_t bytes[MAX_STAGE_RANKS];
+    int64_t bytes[MAX_SET_RANKS];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = in_slices ? part_bytes(m, &value->type, kind) : local_bytes(m, &value->type);
-    use_on_each(all, at, bytes, stages_holding(m, value));
+    use_on_each(all, at, bytes, holders_of(m, value));
 }
 
 /* Behind the frame of its callee: buffers of carried values, and slots. */
@@ -255,7 +257,7 @@ static void use_behind(FrameUses *all, const Func *f, const Op *op, const Func *
     }
     for (int i = 0; op->attrs.slots && i < all->slots->nrings; i++) {
         const Ring *ring = &all->slots->ring[i];
-        int64_t bytes[MAX_STAGE_RANKS];
+        int64_t bytes[MAX_SET_RANKS];
         int most = 0;
         slot_bytes(all->kinds, all->slots, i, bytes);
         for (int kind = 0; kind < all->kinds->count; kind++)
@@ -272,14 +274,14 @@ static void use_beside(FrameUses *all, const Func *f, const Op *op)
     Module *m = all->kinds->m;
     const Func *callee = function_called_by(m, op);
     if (!callee) {
-        use(all, op->attrs.frame, scratch_of(all->kinds, op), stages_running(m, op));
+        use(all, op->attrs.frame, scratch_of(all->kinds, op), ranks_running(m, op));
         return;
     }
     const KindFrame *frame = kind_frame(all->kinds, callee);
-    int64_t bytes[MAX_STAGE_RANKS];
+    int64_t bytes[MAX_SET_RANKS];
     for (int kind = 0; kind < all->kinds->count; kind++)
         bytes[kind] = place_on(frame, kind, frame->bytes);
-    use_on_each(all, op->attrs.frame, bytes, stages_running(m, op));
+    use_on_each(all, op->attrs.frame, bytes, ranks_running(m, op));
     use_behind(all, f, op, callee);
 }
 
@@ -371,8 +373,8 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     map_put(&kinds->frames, f, frame);
     if (kinds->axis < 0)
         return frame;
-    const Op *loop = micro_loop(m);
-    FrameUses all = { .kinds = kinds, .slots = loop && loop->attrs.stages ? pipeline_slots(m, loop) : NULL };
+    const Op *loop = scheduled_loop(m);
+    FrameUses all = { .kinds = kinds, .slots = loop ? pipeline_slots(m, loop) : NULL };
     if (is_program(f))
         use_outer(&all);
     use_frame(&all, f);
@@ -393,9 +395,9 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
 
 Kinds *plan_kinds_again(Module *m)
 {
-    const int axis = pipeline_axis(m);
+    const int axis = m->kind_axis;
     Kinds *kinds = m->kinds = NEW(&m->arena, Kinds);
-    note_stages(m);
+    note_ranks(m);
     *kinds = (Kinds){ .m = m, .axis = axis, .count = axis < 0 ? 1 : (int)m->axis_size[axis] };
     kinds->frames.arena = kinds->frame_of.arena = kinds->scratch.arena = kinds->read.arena = kinds->readers.arena =
         kinds->uses.arena = &m->arena;
@@ -447,11 +449,11 @@ bool keeps_distance(Module *m, const Op *op, const Value *a, const Value *b)
     const int64_t from = a->storage->at, to = b->storage->at;
     if (!same_base(a->storage, b->storage))
         return false;
-    if (pipeline_axis(m) < 0 || a->storage->base != IN_FRAME)
+    if (m->kind_axis < 0 || a->storage->base != IN_FRAME)
         return true;
     Kinds *kinds = rank_kinds(m);
     const KindFrame *frame = frame_of(kinds, op);
-    const uint64_t on = stages_running(m, op);
+    const uint64_t on = ranks_running(m, op);
     bool keeps = true;
     for (int kind = 0; kind < kinds->count; kind++)
         keeps &= !(on >> kind & 1) || place_on(frame, kind, to) - place_on(frame, kind, from) == to - from;

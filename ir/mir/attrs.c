@@ -45,7 +45,7 @@ static bool set_Quoted(Quoted text) { return text != NULL; }
 static bool set_Names(Names names) { return names.count > 0; }
 static bool set_Dims(Dims dims) { return dims.count > 0; }
 static bool set_Axes(Axes axes) { return axes != 0; }
-static bool set_Stages(Stages on) { return on.at != 0; }
+static bool set_RankSet(RankSet on) { return on.at != 0; }
 static bool set_Number(Number number) { return number != 0; }
 static bool set_Int(Int number) { return number != 0; }
 static bool set_Flag(Flag flag) { return flag; }
@@ -107,7 +107,7 @@ BOTH_WAYS(, natural, Int, fprintf(t->out, "%" PRId64, *x), read_natural(t))
 BOTH_WAYS(static, Dtype, Dtype, fputs(*x, t->out), read_dtype(t))
 BOTH_WAYS(static, Dims, Dims, write_dims(t->module, x, t->out), read_dims(t))
 BOTH_WAYS(static, Axes, Axes, fputs(text_of_axes(t->module, *x), t->out), read_axes(t))
-BOTH_WAYS(static, Stages, Stages, fprintf(t->out, "(%s)", stages_text(t->module, *x)), read_stages(t))
+BOTH_WAYS(static, RankSet, RankSet, fprintf(t->out, "(%s)", ranks_text(t->module, *x)), read_ranks(t))
 BOTH_WAYS(static, Flag, Flag, fputs("true", t->out), expect(t, "true"))
 BOTH_WAYS(static, Zigzag, Zigzag, fprintf(t->out, *x == 2 ? "true" : "%d", *x), accept(t, "true") ? 2 : read_blocks(t))
 

@@ -5,7 +5,7 @@
  * checks calls.
  */
 #include "mir.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -236,7 +236,7 @@ static void text_body(Mir *t, Func *f)
         if (t->failed)
             return;
         insert_op(f, op, NULL);
-        note_pipeline(t->module, op);
+        note_split_loop(t->module, op);
     }
 }
 

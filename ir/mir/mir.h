@@ -66,7 +66,7 @@ int64_t read_natural(Mir *t);
 Names read_names(Mir *t);
 int read_axis(Mir *t, const char *unknown); /* of the mesh, or an error */
 Axes read_axes(Mir *t);
-Stages read_stages(Mir *t);
+RankSet read_ranks(Mir *t);
 Dtype read_dtype(Mir *t);
 Name read_parts(Mir *t); /* of a split: see Split */
 int read_blocks(Mir *t); /* of zig-zag, for each rank */

@@ -274,19 +274,19 @@ static bool too_large(const Type *type)
 }
 
 /* (pp=0+3) */
-Stages read_stages(Mir *p)
+RankSet read_ranks(Mir *p)
 {
-    Stages on = { 0 };
+    RankSet on = { 0 };
     expect(p, "(");
     on.axis = read_axis(p, "the mesh has no such axis");
     expect(p, "=");
     do {
         const int at = p->at;
-        const int64_t stage = read_int(p);
-        if (!p->failed && (stage < 0 || stage >= p->module->axis_size[on.axis] || stage >= MAX_STAGE_RANKS))
+        const int64_t rank = read_int(p);
+        if (!p->failed && (rank < 0 || rank >= p->module->axis_size[on.axis] || rank >= MAX_SET_RANKS))
             fail(p, from(p, at), "the axis has no such stage");
         else
-            on.at |= UINT64_C(1) << stage;
+            on.at |= UINT64_C(1) << rank;
     } while (!p->failed && accept(p, "+"));
     expect(p, ")");
     return on;
@@ -337,7 +337,7 @@ Type read_type(Mir *p)
     }
     bool on = accept(p, "on");
     if (on && peek(p) == '(') {
-        type.on = read_stages(p);
+        type.on = read_ranks(p);
         on = accept(p, "on");
     }
     if (on)

@@ -1,14 +1,14 @@
 /* parts.c -- see parts.h. */
 #include "parts.h"
 
-#include "stages.h"
+#include "split_loop.h"
 #include "uses.h"
 
 /* --- Parts by their loops --------------------------------------------------------------------------- */
 
 /* Does the micro-batch pass the stages in it?  A loop that carries nothing forward is a kernel, run once for each copy
  * of a stack (passes/kernel/stacks.c). */
-static bool is_of_part(const Op *op) { return runs_in_stages(op) && (op->attrs.carried > 0 || op->attrs.reverse); }
+static bool is_of_part(const Op *op) { return is_split_loop(op) && (op->attrs.carried > 0 || op->attrs.reverse); }
 
 /* Those that are the op, or in the part that it calls; -1: too many. */
 static int loops_within(const Module *m, Op *op, Op *loop[])
@@ -44,6 +44,14 @@ static StagePart *new_part(MicroParts *parts, ActionKind kind, int chunk)
     *part = (StagePart){ .kind = kind, .chunk = chunk };
     parts->chunks += kind == FORWARD_ACTION;
     return part;
+}
+
+/* Does the loop begin a chunk of its own?  It continues that of `before` if it runs in the same direction, and begins
+ * on the stage where `before` ends. */
+static bool begins_chunk(const Module *m, const Op *before, const Op *loop)
+{
+    return runs_to_last_rank(before) != runs_to_last_rank(loop) ||
+           !same_ranks(end_rank(m, before, true), end_rank(m, loop, false));
 }
 
 /* The part to which such a loop belongs; NULL: there can be none. */
@@ -138,7 +146,7 @@ const StagePart *part_called(const MicroParts *parts, const Op *call)
 const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to)
 {
     for (int i = 0; i < part->nloops; i++)
-        if (crosses_stages(m, part->loop[i], from, to))
+        if (crosses_ranks(m, part->loop[i], from, to))
             return part->loop[i];
     return NULL;
 }

@@ -2,8 +2,9 @@
 #include "pipeline_text.h"
 
 #include "infer.h"
+#include "micro.h"
 #include "slots.h"
-#include "stages.h"
+#include "split_loop.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -13,8 +14,8 @@
 /* The number of a rank's stage in that chunk, in the order of the model. */
 static int stage_at(const Module *m, const MicroParts *parts, int rank, int chunk)
 {
-    const int ranks = (int)m->axis_size[pipeline_axis(m)];
-    const bool turns = !runs_to_last_stage(part_doing(parts, FORWARD_ACTION, chunk)->loop[0]);
+    const int ranks = (int)m->axis_size[m->kind_axis];
+    const bool turns = !runs_to_last_rank(part_doing(parts, FORWARD_ACTION, chunk)->loop[0]);
     return chunk * ranks + (turns ? ranks - 1 - rank : rank);
 }
 
@@ -46,7 +47,7 @@ static void write_stage(Module *m, const MicroParts *parts, int rank, int chunk,
     const char *before = "";
     fprintf(out, " stage %d (", stage_at(m, parts, rank, chunk));
     for (int i = 0; i < part->nloops; i++)
-        if (is_on(stages_passed(m, part->loop[i]), rank)) {
+        if (is_on(ranks_passed(m, part->loop[i]), rank)) {
             fputs(before, out);
             write_copies(m, &part->loop[i]->attrs.dims.dim[0], rank, out);
             before = ", ";
@@ -62,7 +63,7 @@ static void write_params(const Module *m, int rank, FILE *out)
         Axes split = 0;
         for (int i = 0; i < param->type.rank; i++)
             split |= split_axes(param->type.dim[i].split);
-        if (split >> pipeline_axis(m) & 1 || !is_on(param->type.on, rank))
+        if (split >> m->kind_axis & 1 || !is_on(param->type.on, rank))
             continue;
         fprintf(out, "%s%%%s", before, param->name);
         before = ", ";
@@ -72,21 +73,21 @@ static void write_params(const Module *m, int rank, FILE *out)
 static void begin_transfer(Module *m, const StagePart *part, const Value *value, FILE *out)
 {
     Type type = value->type;
-    type.on = (Stages){ 0 };
+    type.on = (RankSet){ 0 };
     fprintf(out, "\n    transfer %c %%%s : %s ", action_letter[part->kind], value->name, type_text(m, &type));
 }
 
 /* What a loop carries from stage to stage. */
 static void write_carried(Module *m, const MicroParts *parts, const StagePart *part, const Op *loop, FILE *out)
 {
-    const int ranks = (int)m->axis_size[pipeline_axis(m)];
+    const int ranks = (int)m->axis_size[m->kind_axis];
     const Func *body = find_func(m, loop->attrs.callee);
-    const Stages passed = stages_passed(m, loop);
-    for (int i = 0; i < count_passed_on(loop) && !is_one_stage(passed); i++) {
+    const RankSet passed = ranks_passed(m, loop);
+    for (int i = 0; i < count_passed_on(loop) && !is_one_rank(passed); i++) {
         const char *before = "";
         begin_transfer(m, part, body->params.at[i], out);
         for (int k = 0; k < ranks; k++) {
-            const int rank = runs_to_last_stage(loop) ? k : ranks - 1 - k;
+            const int rank = runs_to_last_rank(loop) ? k : ranks - 1 - k;
             if (!is_on(passed, rank))
                 continue;
             fprintf(out, "%s%d", before, stage_at(m, parts, rank, part->chunk));
@@ -103,7 +104,7 @@ static void write_sent(Module *m, const MicroParts *parts, const StagePart *part
     for (const Op *op = f->first; op; op = op->next) {
         if (!is_send(op) || before < 0 || before >= parts->chunks)
             continue;
-        const Stages from = arg(op, 0)->type.on, to = result(op)->type.on;
+        const RankSet from = arg(op, 0)->type.on, to = result(op)->type.on;
         begin_transfer(m, part, arg(op, 0), out);
         fprintf(out, "%d -> %d", stage_at(m, parts, __builtin_ctzll(from.at), before),
                 stage_at(m, parts, __builtin_ctzll(to.at), part->chunk));
@@ -112,10 +113,10 @@ static void write_sent(Module *m, const MicroParts *parts, const StagePart *part
 
 static void write_pipeline(Module *m, const Op *loop, const MicroParts *parts, FILE *out)
 {
-    const char *axis = m->axis[pipeline_axis(m)];
+    const char *axis = m->axis[m->kind_axis];
     fprintf(out, "  pipeline %s {\n    schedule %s, micros %d", axis, StageSchedule_words[loop->attrs.stages],
             micros_of_loop(loop));
-    for (int rank = 0; rank < m->axis_size[pipeline_axis(m)]; rank++) {
+    for (int rank = 0; rank < m->axis_size[m->kind_axis]; rank++) {
         fprintf(out, "\n    %s=%d", axis, rank);
         for (int chunk = 0; chunk < parts->chunks; chunk++)
             write_stage(m, parts, rank, chunk, out);
@@ -133,7 +134,7 @@ static void write_pipeline(Module *m, const Op *loop, const MicroParts *parts, F
 char *pipeline_text(Module *m)
 {
     MicroParts parts;
-    const Op *loop = pipeline_axis(m) < 0 ? NULL : micro_loop(m);
+    const Op *loop = m->kind_axis < 0 ? NULL : micro_loop(m);
     if (!loop || !loop->attrs.stages || !find_parts(m, find_func(m, loop->attrs.callee), &parts))
         return NULL;
     for (int i = 0; i < parts.count; i++)

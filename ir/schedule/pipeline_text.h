@@ -18,7 +18,8 @@
 
 char *pipeline_text(Module *m); /* to be freed with free(); NULL: no micro-batch is cut */
 
-/* Is the section that has been read, if there was one, that of the module?  false: after reporting. */
+/* Of a verified module: is the section that has been read, if there was one, that of the module?  false: after
+ * reporting. */
 bool verify_pipeline_text(Module *m);
 
 #endif

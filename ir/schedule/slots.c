@@ -6,7 +6,8 @@
  */
 #include "slots.h"
 
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 #include "storage.h"
 
 #include <string.h>
@@ -42,7 +43,7 @@ PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name
     }
     const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : StageSchedule_words[name];
     const PipelineSchedule wanted = { .name = StageSchedule_words[name],
-                                      .ranks = (int)m->axis_size[pipeline_axis(m)],
+                                      .ranks = (int)m->axis_size[m->kind_axis],
                                       .chunks = chunks,
                                       .micros = loop ? micros_of_loop(loop) : 1,
                                       .reduces = loop && next_early(loop->next) };
@@ -110,8 +111,8 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
     const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
     const bool is_first = at == (part->kind == FORWARD_ACTION ? 0 : ranks - 1);
     for (int k = 0; k < part->nloops; k++)
-        if (is_carried(part->loop[k], &part->loop[k]->args, value) && is_on(stages_passed(m, part->loop[k]), rank) &&
-            !is_on(end_stage(m, part->loop[k], false), rank))
+        if (is_carried(part->loop[k], &part->loop[k]->args, value) && is_on(ranks_passed(m, part->loop[k]), rank) &&
+            !is_on(end_rank(m, part->loop[k], false), rank))
             return true;
     return is_first && value->def && is_send(value->def);
 }
@@ -151,8 +152,8 @@ static bool lives_as(const Lifetime *a, const Lifetime *b)
 
 /* The slots of each rank that were found last: many values live alike. */
 typedef struct {
-    Lifetime life[MAX_STAGE_RANKS];
-    int slots[MAX_STAGE_RANKS]; /* 0: not known */
+    Lifetime life[MAX_SET_RANKS];
+    int slots[MAX_SET_RANKS]; /* 0: not known */
 } SlotCache;
 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
@@ -322,7 +323,7 @@ int ring_of(const PipelineSlots *slots, const Value *value)
 static const char *refusal(Module *m, const Op *loop, MicroParts *parts)
 {
     const Func *step = func_with_role(m, STEP);
-    if (!loop && step && passes_stages(step))
+    if (!loop && step && has_split_loop(step))
         return "train.batch is train.microbatch, and one micro-batch is not scheduled";
     if (!loop)
         return "the repeat that runs in stages is inside another one";
@@ -342,7 +343,7 @@ PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, Mic
         return schedule_of_loop(m, *loop, (*loop)->attrs.stages, parts->chunks);
     if ((*loop)->attrs.stages)
         return pipeline_slots(m, *loop)->schedule;
-    PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[pipeline_axis(m)], parts->chunks,
+    PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[m->kind_axis], parts->chunks,
                                                micros_of_loop(*loop), why, &help);
     return schedule && order_messages(arena, schedule, why) ? schedule : NULL;
 }

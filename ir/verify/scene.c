@@ -7,7 +7,7 @@
 
 Scene scene_in(LivingPool *pool, const Scene *around)
 {
-    return (Scene){ .pool = pool, .stages = around ? around->stages : UINT64_MAX, .around = around };
+    return (Scene){ .pool = pool, .ranks = around ? around->ranks : UINT64_MAX, .around = around };
 }
 
 Scene scene_of(LivingPool *pool, const Scene *around, const Func *f)

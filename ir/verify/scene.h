@@ -26,10 +26,10 @@ typedef struct {
 typedef struct Scene {
     LivingPool *pool;
     Living *root;
-    Living **dying;  /* by the number of the op that is the last to read them; NULL: all stay */
-    int ops;         /* of the function */
-    int now;         /* the present op, or the calling one */
-    uint64_t stages; /* that come here: those of all calls around it */
+    Living **dying; /* by the number of the op that is the last to read them; NULL: all stay */
+    int ops;        /* of the function */
+    int now;        /* the present op, or the calling one */
+    uint64_t ranks; /* that come here: those of all calls around it */
     const struct Scene *around;
 } Scene;
 

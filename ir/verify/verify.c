@@ -7,8 +7,8 @@
 #include "flight.h"
 #include "infer.h"
 #include "map.h"
-#include "schedule/pipeline_text.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 
 #define WRONG(at_loc, ...) (error_at(m->diags, (Where){ .at = (at_loc) }, __VA_ARGS__), false)
 #define WRONG_OP(...) (error_at(m->diags, (Where){ .at = op->loc, .label = origin_text(m, op) }, __VA_ARGS__), false)
@@ -44,18 +44,18 @@ static bool verify_pointer(Module *m, const Func *f, Loc loc, const Value *value
            WRONG(loc, "%%%s is at pointer p%d, and @%s has %d pointers", value->name, storage->pointer, f->name, count);
 }
 
-/* All loops in stages are split over one axis, and a set of its ranks is a number. */
-static bool verify_stages(Module *m, const Op *op)
+/* All split loops are split over one axis, and a set of its ranks is a number. */
+static bool verify_split(Module *m, const Op *op)
 {
     const int axis = op->attrs.dims.dim[0].split.axis[0];
-    if (axis != pipeline_axis(m))
+    if (axis != m->kind_axis)
         return WRONG_OP("its iterations are split over %s, those of other loops over another mesh axis", m->axis[axis]);
-    return m->axis_size[axis] <= MAX_STAGE_RANKS ||
+    return m->axis_size[axis] <= MAX_SET_RANKS ||
            WRONG_OP("its iterations are split over the %lld ranks of %s, and a pipeline has at most %d",
-                    (long long)m->axis_size[axis], m->axis[axis], MAX_STAGE_RANKS);
+                    (long long)m->axis_size[axis], m->axis[axis], MAX_SET_RANKS);
 }
 
-/* What a loop of a part of a micro-batch carries comes from another stage into the memory of the loop's operand. */
+/* What a loop of a part of a micro-batch carries comes from another rank into the memory of the loop's operand. */
 static bool verify_received(Module *m, const Op *op)
 {
     for (int i = 0; i < op->attrs.carried; i++)
@@ -70,7 +70,7 @@ static bool verify_op(Module *m, const Func *f, const Op *op, const Map *defined
     for (int i = 0; i < op->args.count; i++)
         if (!map_get(defined, arg(op, i)))
             return WRONG_OP("%%%s is used before it is defined in @%s", arg(op, i)->name, f->name);
-    if (runs_in_stages(op) && (!verify_stages(m, op) || (is_part_of_micro(m, f) && !verify_received(m, op))))
+    if (is_split_loop(op) && (!verify_split(m, op) || (is_part_of_micro(m, f) && !verify_received(m, op))))
         return false;
     const Type *inferred = infer_results(m, op);
     const int expected = result_count(m, op);
@@ -307,5 +307,5 @@ bool verify_module(Module *m)
         good &= verify_func(m, &depths, f) && verify_results(m, f) && (!is_entry || verify_entry(m, f));
     }
     arena_free(&scratch);
-    return good && verify_pipeline_text(m);
+    return good;
 }

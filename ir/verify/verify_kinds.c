@@ -6,8 +6,11 @@
  * the frame of what it calls, must be free of gaps; and what it passes by one pointer must lie as the plan has it.
  */
 #include "kinds/kinds.h"
+#include "micro.h"
+#include "needed.h"
+#include "schedule/pipeline_text.h"
 #include "schedule/slots.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "tier.h"
 
@@ -99,12 +102,12 @@ static bool check_value(const Check *c, const Call *call, const Op *op, const Va
 /* What is between stages is read where it comes from, and written where it goes. */
 static uint64_t stages_touching(const Op *op, const Value *value)
 {
-    return info(op)->traits & MOVES && value->type.on.at ? value->type.on.at : ALL_STAGES;
+    return info(op)->traits & MOVES && value->type.on.at ? value->type.on.at : ALL_RANKS;
 }
 
 static bool check_op(const Check *c, const Call *call, const Op *op)
 {
-    const uint64_t on = call->on & stages_running(c->m, op);
+    const uint64_t on = call->on & ranks_running(c->m, op);
     const int64_t scratch = scratch_of(c->kinds, op);
     const bool own = info(op)->family == COLLECTIVE; /* of a stack, messages have each rank's own copies */
     for (int i = 0; i < op->args.count + op->results.count && on; i++)
@@ -132,7 +135,7 @@ static Spot slice_of(const Check *c, const Call *call, const Op *op, const Value
     Spot spot = spot_of(c, call, value, ring, kind);
     if (at < 0 || !c->last)
         return spot;
-    const int64_t count = runs_in_stages(op) ? part_size(c->m, dim, kind) : dim->size;
+    const int64_t count = is_split_loop(op) ? part_size(c->m, dim, kind) : dim->size;
     spot.at += (count - 1) * value->storage->stride[at] * dtype_bytes(value->type.dtype);
     return spot;
 }
@@ -144,7 +147,7 @@ static const Value *passed_on(const Check *c, const Call *call, const Op *op, co
     if (i >= op->attrs.carried)
         return arg(op, i);
     const bool receives =
-        runs_in_stages(op) && !is_part_of_micro(c->m, call->f) && !is_on(end_stage(c->m, op, false), kind);
+        is_split_loop(op) && !is_part_of_micro(c->m, call->f) && !is_on(end_rank(c->m, op, false), kind);
     return is_carried_in_place(op, callee, i) || receives || c->last ? op->results.at[i] : arg(op, i);
 }
 
@@ -221,7 +224,7 @@ static bool check_sums(const Check *c, const Call *call, const Op *op, const Fun
     bool good = true;
     for (int i = 0; op->attrs.stages && good && i < op->attrs.carried; i++)
         if (!is_carried_in_place(op, micro, i))
-            good = check_value(c, call, op, op->results.at[i], on & stages_needing(c->m->needed, micro->results.at[i]),
+            good = check_value(c, call, op, op->results.at[i], on & ranks_needing(c->m->needed, micro->results.at[i]),
                                true);
     return good;
 }
@@ -231,8 +234,8 @@ static uint64_t kinds_running(const Check *c, const Op *op)
 {
     uint64_t on = 0;
     for (int kind = 0; kind < c->kinds->count; kind++)
-        if (stages_running(c->m, op) >> kind & 1 &&
-            (!runs_in_stages(op) || part_size(c->m, &op->attrs.dims.dim[0], kind)))
+        if (ranks_running(c->m, op) >> kind & 1 &&
+            (!is_split_loop(op) || part_size(c->m, &op->attrs.dims.dim[0], kind)))
             on |= UINT64_C(1) << kind;
     return on;
 }
@@ -289,7 +292,7 @@ static bool check_params(const Check *c, const Call *call)
     bool good = true;
     for (int i = 0; i < call->f->params.count && good; i++) {
         const Value *param = call->f->params.at[i];
-        const uint64_t on = param->type.on.at ? param->type.on.at : ALL_STAGES;
+        const uint64_t on = param->type.on.at ? param->type.on.at : ALL_RANKS;
         good = check_place(c, call, param) && check_value(c, call, call->f->first, param, on, true);
     }
     return good;
@@ -300,7 +303,7 @@ static bool check_programs(const Check *c)
     bool good = true;
     for (int i = 0; i < N_PROGRAMS && good; i++) {
         const Func *f = func_with_role(c->m, programs[i]);
-        const Call call = { f, f ? kind_frame(c->kinds, f) : NULL, ALL_STAGES, NULL };
+        const Call call = { f, f ? kind_frame(c->kinds, f) : NULL, ALL_RANKS, NULL };
         good = !f || !f->first || ((c->last || check_params(c, &call)) && check_func(c, &call));
     }
     return good;
@@ -310,12 +313,14 @@ static bool is_placed(const Func *f) { return f && f->params.count && f->params.
 
 bool verify_kinds(Module *m)
 {
-    if (pipeline_axis(m) < 0 || !is_placed(func_with_role(m, STEP)))
+    if (!verify_pipeline_text(m))
+        return false;
+    if (m->kind_axis < 0 || !is_placed(func_with_role(m, STEP)))
         return true;
-    const Op *loop = micro_loop(m);
+    const Op *loop = scheduled_loop(m);
     Check c = { .m = m, .kinds = plan_kinds_again(m) };
     c.arena = kind_frame(c.kinds, func_with_role(m, STEP));
-    if (loop && loop->attrs.stages) {
+    if (loop) {
         const Func *micro = find_func(m, loop->attrs.callee);
         c.slots = pipeline_slots(m, loop);
         c.slots_at =

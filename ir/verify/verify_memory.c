@@ -11,8 +11,10 @@
 #include "flight.h"
 #include "last_readers.h"
 #include "map.h"
+#include "micro.h"
+#include "needed.h"
 #include "scene.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "tier.h"
 #include "uses.h"
@@ -98,7 +100,7 @@ static bool is_harmed(const void *data, const Scene *scene, const Living *other)
                is_own = other->value == w->written; /* arrives early, into its buffers */
     if (is_own || other->last < scene->now || (scene != w->scene && dies))
         return false;
-    if (w->written && !(w->scene->stages & stages_written(w->c->m, w->written) & stages_written(w->c->m, other->value)))
+    if (w->written && !(w->scene->ranks & ranks_written(w->c->m, w->written) & ranks_written(w->c->m, other->value)))
         return false;
     return regions_meet(w->region, &other->region) && !(dies && is_harmless(w->c, w->place, w->op, other, w->written));
 }
@@ -289,7 +291,7 @@ static bool check_iteration(Check *c, const Scene *scene, Iterations *t, int64_t
     bool good = true;
     for (int i = 0; good && i < nargs + nresults; i++)
         good = is_where_handed(c, &inner, op, i, i < nargs ? pointer[i] : where_wanted(t, i - nargs, at, pointer[i]));
-    others.stages &= stages_calling(c->m, op).at ? stages_calling(c->m, op).at : UINT64_MAX;
+    others.ranks &= ranks_calling(c->m, op).at ? ranks_calling(c->m, op).at : UINT64_MAX;
     add_other_iterations(c, &others, t, iteration);
     good = good && check_func(c, &inner, &others);
     end_scene(&others);
@@ -383,16 +385,16 @@ static bool check_iterations(Check *c, const Place *place, const Scene *scene, c
     return good;
 }
 
-/* Where buffers alternate, they do so that the last iteration writes to the result: stages with an odd and with an even
+/* Where buffers alternate, they do so that the last iteration writes to the result: ranks with an odd and with an even
  * number of iterations differ in where the first one reads and writes, and behind the second one in nothing. */
 static bool check_call(Check *c, const Place *place, const Scene *scene, const Op *op, const Func *callee)
 {
     const int64_t most = rank_iterations(c->m, op);
     bool good = check_iterations(c, place, scene, op, callee, most, most), differ = false;
-    for (int64_t stage = 0; alternates_buffers(c, op, callee) && runs_in_stages(op) &&
-                            stage < split_count(c->m, op->attrs.dims.dim[0].split);
-         stage++)
-        differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], stage)) % 2 != 0;
+    for (int64_t rank = 0; alternates_buffers(c, op, callee) && is_split_loop(op) &&
+                           rank < split_count(c->m, op->attrs.dims.dim[0].split);
+         rank++)
+        differ |= (most - part_size(c->m, &op->attrs.dims.dim[0], rank)) % 2 != 0;
     return good && (!differ || check_iterations(c, place, scene, op, callee, most - 1, 2));
 }
 
@@ -437,9 +439,9 @@ static bool check_func(Check *c, const Place *place, const Scene *around)
         if (place->source[i].width)
             add_living(&scene, f->params.at[i], place->source[i], last_reader(&c->readers, f->params.at[i]));
     for (const Op *op = f->first; good && op; op = op->next, next_op(&scene)) {
-        const bool is_staged_loop = op->attrs.stages && op->attrs.dims.count;
+        const bool runs_schedule = is_scheduled(op);
         if (!op->attrs.early) /* else with its loop */
-            good = has_places(c, f, op, &op->results) && (!is_staged_loop || check_early(c, place, &scene, op)) &&
+            good = has_places(c, f, op, &op->results) && (!runs_schedule || check_early(c, place, &scene, op)) &&
                    check_any(c, place, &scene, op);
     }
     end_scene(&scene);

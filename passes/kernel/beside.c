@@ -7,7 +7,7 @@
  */
 #include "epilogue.h"
 #include "fuse.h"
-#include "stages.h"
+#include "needed.h"
 
 /* Does a product of the kernel that `op` calls read this value, and sum over the dims of `sum`? */
 static bool multiplies(const Func *kernel, const Op *op, const Value *value, const Op *sum)
@@ -23,7 +23,7 @@ static bool multiplies(const Func *kernel, const Op *op, const Value *value, con
 static bool sums_alike(Module *m, const Op *op, const Op *call, const Op *sum)
 {
     const Func *kernel = op->attrs.callee ? find_func(m, op->attrs.callee) : NULL;
-    bool good = kernel && kernel->role == KERNEL && stages_running(m, op) == stages_running(m, call);
+    bool good = kernel && kernel->role == KERNEL && ranks_running(m, op) == ranks_running(m, call);
     for (int i = 0; i < call->args.count && good; i++)
         good = multiplies(kernel, op, arg(call, i), sum);
     return good;

@@ -13,9 +13,9 @@
 #include "fuse.h"
 
 #include "infer.h"
+#include "needed.h"
 #include "simplify/cleanup.h"
 #include "simplify/rewrite.h"
-#include "stages.h"
 #include "storage.h"
 
 static bool is_fusible(const Op *op) { return info(op)->family == POINTWISE || info(op)->family == REDUCTION; }
@@ -55,7 +55,7 @@ static FusionGroup *new_group(Fusion *p, const Op *op, int index)
 {
     FusionGroup *g = NEW(&p->m->arena, FusionGroup);
     *g = (FusionGroup){ .index = index, .last = index, .size = 1, .product = info(op)->family == PRODUCT };
-    g->stages = stages_running(p->m, op);
+    g->ranks = ranks_running(p->m, op);
     g->step = op->attrs.step;
     g->values = op->args.count + op->results.count;
     if (g->product)
@@ -109,10 +109,10 @@ static bool same_shards(const FusionGroup *a, const FusionGroup *b)
     return true;
 }
 
-/* (A kernel that more stages run would overwrite values that they have received.) */
+/* (A kernel that more ranks run would overwrite values that they have received.) */
 static bool fits(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
 {
-    if (a->stages != b->stages || (a->step && b->step && a->step != b->step))
+    if (a->ranks != b->ranks || (a->step && b->step && a->step != b->step))
         return false;
     if (a->product || b->product)
         return products_fit(p, a, b) && !is_read_by(p, a, b) && !is_read_by(p, b, a);
@@ -355,7 +355,7 @@ static bool is_in_readers(const Func *f, const Op *op)
 
 static Fusion ordered(Module *m, Func *f)
 {
-    Fusion p = { .m = m, .f = f, .has_stages = pipeline_axis(m) >= 0, .number.arena = &m->arena };
+    Fusion p = { .m = m, .f = f, .has_kinds = m->kind_axis >= 0, .number.arena = &m->arena };
     p.readers.arena = p.view_readers.arena = p.returned.arena = &m->arena;
     for (int k = 0; k < f->results.count; k++)
         map_put(&p.returned, f->results.at[k], f->results.at[k]);
@@ -414,7 +414,7 @@ void pass_fuse(Module *m)
         last = f;
     }
     return_shown_by_views(m);
-    note_stages(m);
+    note_ranks(m);
     for (Func *f = m->funcs; f; f = f->next) {
         fuse_func(m, f);
         if (f == last) /* kernels follow */

@@ -22,7 +22,7 @@ typedef struct FusionGroup {
     int64_t step;    /* of its ops that have one; 0: none has */
     int values;      /* operands and results of its kernel, or more than these ... */
     bool is_counted; /* ... unless these have been counted */
-    uint64_t stages; /* of a pipeline, that run it: all of its ops */
+    uint64_t ranks;  /* that run it: all of its ops */
     struct FusionGroup *merged; /* merged into this one */
     struct FusionGroup *apart;  /* the last group to which there was a path through other nodes ... */
     int between;                /* ... one op on that path */
@@ -35,7 +35,7 @@ typedef struct {
 typedef struct {
     Module *m;
     Func *f;
-    bool has_stages; /* is the program a pipeline? */
+    bool has_kinds; /* are ranks of several kinds? */
     int n;
     Op **ops;
     FusionGroup **group; /* of each op; NULL: none */

@@ -35,7 +35,7 @@ bool products_fit(const Fusion *p, const FusionGroup *a, const FusionGroup *b)
     const Op *first = p->ops[a->index], *second = p->ops[b->index];
     return a->product && b->product && info(first)->family == PRODUCT && info(second)->family == PRODUCT &&
            a->adds == b->adds && a->adds < 2 &&
-           ((!a->adds && share_left(first, second)) || (!p->has_stages && share_right(first, second))) &&
+           ((!a->adds && share_left(first, second)) || (!p->has_kinds && share_right(first, second))) &&
            attrs_equal(&first->attrs, &second->attrs);
 }
 
@@ -47,14 +47,14 @@ static int count_readers(const Fusion *p, const Value *value)
     return (readers ? readers->count : 0) + (map_get(&p->returned, value) != NULL);
 }
 
-/* Are the values between the products and `op`, which adds them up, read only by the next op, and in the same stages?
+/* Are the values between the products and `op`, which adds them up, read only by the next op, and in the same ranks?
  */
 static bool is_chain(const Fusion *p, const Op *op, const Value *added)
 {
     for (int i = 0; info(op)->family != PRODUCT && i < op->args.count; i++) {
         const Op *before = arg(op, i)->def;
         if (arg(op, i) != added && (count_readers(p, arg(op, i)) != 1 || !is_chain(p, before, added) ||
-                                    group_of(p, before)->stages != group_of(p, op)->stages))
+                                    group_of(p, before)->ranks != group_of(p, op)->ranks))
             return false;
     }
     return true;
@@ -82,7 +82,7 @@ static bool merge_after(Fusion *p, const Op *before, const Op *op)
 {
     FusionGroup *product = group_of(p, before), *own = group_of(p, op), as = joined(product, own);
     as.product = true;
-    if (product->stages != own->stages || has_way_around(p, product, own))
+    if (product->ranks != own->ranks || has_way_around(p, product, own))
         return false;
     merge(p, product, own, as);
     return true;
@@ -92,8 +92,8 @@ static bool merge_after(Fusion *p, const Op *before, const Op *op)
  * product's. */
 static void take_slope(Fusion *p, const Op *dot, const Tail *tail)
 {
-    const uint64_t stages = group_of(p, dot)->stages;
-    if (group_of(p, tail->slope)->stages == stages && group_of(p, tail->multiplied)->stages == stages &&
+    const uint64_t ranks = group_of(p, dot)->ranks;
+    if (group_of(p, tail->slope)->ranks == ranks && group_of(p, tail->multiplied)->ranks == ranks &&
         merge_after(p, dot, tail->slope))
         merge_after(p, dot, tail->multiplied);
 }

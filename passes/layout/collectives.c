@@ -3,8 +3,8 @@
  *   partial -> replicated   all_reduce           split -> replicated     all_gather
  *   partial -> split        reduce_scatter       split on d -> on e      all_to_all
  *   replicated -> split     local_slice, no communication
- *   on one stage -> another send                 on one stage -> on more      pend, all_reduce
- *   on stages -> some of them: hold, no communication    a sum of terms on different ones: pend, the same
+ *   on one rank -> another send                 on one rank -> on more      pend, all_reduce
+ *   on ranks -> some of them: hold, no communication    a sum of terms on different ones: pend, the same
  *
  * Attention whose keys pass by becomes steps: see ring.c.  Dims that are dealt in blocks: see pieces.c.
  *
@@ -15,9 +15,9 @@
  */
 #include "map.h"
 #include "pieces.h"
+#include "ranks.h"
 #include "ring.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
 #include "steps.h"
 #include "uses.h"
 
@@ -238,26 +238,26 @@ typedef struct {
 } Way;
 
 /* The dim that counts the copies of a chunk of the pipeline; NULL: there is none. */
-static Name copies_of(const Type *type, int pipeline)
+static Name copies_of(const Type *type, int kind_axis)
 {
-    for (int i = 0; i < type->rank && pipeline >= 0; i++)
-        if (type->dim[i].split.count && type->dim[i].split.axis[0] == pipeline)
+    for (int i = 0; i < type->rank && kind_axis >= 0; i++)
+        if (type->dim[i].split.count && type->dim[i].split.axis[0] == kind_axis)
             return type->dim[i].name;
     return NULL;
 }
 
 /* Gradients of different chunks are complete at different times: apart, they need not wait for each other. */
-static bool end_together(const Way *a, const Way *b, int pipeline)
+static bool end_together(const Way *a, const Way *b, int kind_axis)
 {
     return a->reshard->attrs.purpose != GRADIENT ||
-           copies_of(&a->now->type, pipeline) == copies_of(&b->now->type, pipeline);
+           copies_of(&a->now->type, kind_axis) == copies_of(&b->now->type, kind_axis);
 }
 
 static bool same_kind(const Way *a, const Way *b)
 {
     return a->next.kind == b->next.kind && a->next.attrs.axis == b->next.attrs.axis &&
-           same_stages(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype &&
-           same_stages(a->now->type.on, b->now->type.on) && a->now->type.by == b->now->type.by &&
+           same_ranks(a->next.attrs.on, b->next.attrs.on) && a->now->type.dtype == b->now->type.dtype &&
+           same_ranks(a->now->type.on, b->now->type.on) && a->now->type.by == b->now->type.by &&
            op_table[a->next.kind].traits & SENDS;
 }
 
@@ -279,11 +279,11 @@ static void step_together(Module *m, Func *f, Way ways[], int n, int first, Op *
     const Way like = ways[first];
     int64_t bytes = 0, bucket = 0;
     int alike = 0;
-    const int pipeline = m->train.overlap_grads ? pipeline_axis(m) : -1;
+    const int kind_axis = m->train.overlap_grads ? m->kind_axis : -1;
     for (int i = first; i < n; i++)
-        alike += !ways[i].done && same_kind(&ways[i], &like) && end_together(&ways[i], &like, pipeline);
+        alike += !ways[i].done && same_kind(&ways[i], &like) && end_together(&ways[i], &like, kind_axis);
     for (int i = first; i < n; i++) {
-        if (i != first && (ways[i].done || !same_kind(&ways[i], &like) || !end_together(&ways[i], &like, pipeline)))
+        if (i != first && (ways[i].done || !same_kind(&ways[i], &like) || !end_together(&ways[i], &like, kind_axis)))
             continue;
         int64_t more = local_bytes(m, &ways[i].now->type);
         if (alike > 1 && (!bucket || (m->train.bucket && bytes + more > m->train.bucket)))
@@ -332,11 +332,11 @@ static Value *term_of(Builder *b, Value *operand, const Type *type)
     return build_cast(b, type->dtype, build_like(b, operand, type));
 }
 
-/* Terms of a sum on different stages: if no stage has two, nothing is added before the stages' sum.  Else each is zero
+/* Terms of a sum on different ranks: if no rank has two, nothing is added before the sum over them.  Else each is zero
  * where only the other is. */
 static void write_terms(Module *m, Func *f, Op *add, Map *instead)
 {
-    const Stages on = result(add)->type.on, own[] = { arg(add, 0)->type.on, arg(add, 1)->type.on };
+    const RankSet on = result(add)->type.on, own[] = { arg(add, 0)->type.on, arg(add, 1)->type.on };
     Builder b = builder_at(m, f, add);
     if (own[0].at && own[1].at && !(own[0].at & own[1].at)) {
         const Attrs attrs = { .axis = 1u << own[0].axis, .on = on };
@@ -348,7 +348,7 @@ static void write_terms(Module *m, Func *f, Op *add, Map *instead)
         return;
     }
     for (int i = 0; i < 2; i++)
-        if (!same_stages(own[i], on))
+        if (!same_ranks(own[i], on))
             add->args.at[i] = BUILD(&b, OP_pend, ((Attrs){ .axis = 1u << own[i].axis, .on = on }), arg(add, i));
 }
 
@@ -372,7 +372,7 @@ void pass_collectives(Module *m)
             next = n ? ways[n - 1].reshard->next : op->next;
             if (n)
                 write_steps(m, f, ways, n, &buckets, &instead);
-            else if (adds_stages(op))
+            else if (adds_ranks(op))
                 write_terms(m, f, op, &instead);
         }
         resolve_all(&instead, &f->results);

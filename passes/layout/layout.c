@@ -15,14 +15,14 @@
  * zero they are reduced to shards.
  */
 #include "accumulator.h"
-#include "balance.h"
 #include "infer.h"
 #include "operand_layout.h"
+#include "rank_layout.h"
 #include "ring.h"
 #include "sent_order.h"
 #include "simplify/cleanup.h"
-#include "stage_layout.h"
-#include "stages.h"
+#include "split_loop.h"
+#include "stage_balance.h"
 #include "tensor_layout.h"
 
 typedef struct {
@@ -55,14 +55,14 @@ static bool is_gradient(const Layout *s, const Value *value)
     return value->type.rank > 0 && value->type.partial & s->rules.data.axes;
 }
 
-/* The type of a reduced sum.  Within a micro-batch, gradients stay pending over stages, which must not wait for each
+/* The type of a reduced sum.  Within a micro-batch, gradients stay pending over ranks, which must not wait for each
  * other but where the schedule says so: those that micro-batches reduce are pending over these alone in the step. */
 static Type reduced_type(const Layout *s, const Func *f, const Value *value)
 {
-    const bool is_left = f->role == STEP && value->type.rank > 0 && value->type.partial & s->rules.stages;
+    const bool is_left = f->role == STEP && value->type.rank > 0 && value->type.partial & s->rules.loop_axes;
     Type reduced =
         is_left || is_gradient(s, value) ? state_type(&s->rules, value->type) : layout_type(&s->rules, value->type);
-    reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.stages : 0;
+    reduced.partial = f->role == PLAIN && value->type.by == BY_SUM ? value->type.partial & s->rules.loop_axes : 0;
     return reduced;
 }
 
@@ -106,7 +106,7 @@ static Builder builder_for(Layout *s, Func *f, Op *before, const Value *value)
 /* Reshards `value` to `to` for `reader`, before `before`. */
 static Value *reshard(Layout *s, Func *f, Op *before, Value *value, const Type *to, Reader reader)
 {
-    if (same_dims(&value->type, to) && same_stages(value->type.on, to->on))
+    if (same_dims(&value->type, to) && same_ranks(value->type.on, to->on))
         return value;
     Builder b = builder_for(s, f, before, value);
     Op *made;
@@ -194,14 +194,14 @@ static void assign_op(Layout *s, Func *f, Op *op)
     adopt_splits(&s->rules, op, &space, pending);
     split_keys(s->m, op, &space);
     split_folded(s->m, op, &space);
-    Stages stages;
-    const bool moves = moves_operands(f, op, &space, &stages);
+    RankSet where;
+    const bool moves = moves_operands(f, op, &space, &where);
     for (int i = 0; i < op->args.count; i++) {
         if (pending && chooses_zeros(op, i))
             continue;
         Type wanted = wanted_type(&arg(op, i)->type, &space, i >= first && i <= last ? pending : 0);
-        if (moves && (!stages.at || !is_on_all(wanted.on, stages)))
-            wanted.on = stages;
+        if (moves && (!where.at || !is_on_all(wanted.on, where)))
+            wanted.on = where;
         op->args.at[i] = reshard(s, f, op, arg(op, i), &wanted, (Reader){ info(op)->name, ANY_PURPOSE });
     }
     for (int i = 0; i < op->attrs.dims.count; i++) {
@@ -254,18 +254,18 @@ static Type type_for_callee(const Layout *s, const Func *caller, const Op *call,
     return gathers ? gathered_type(&s->rules, value->type) : value->type;
 }
 
-/* The stages on which a call needs its i-th operand; `to`: where its operands come together, if they must. */
-static Stages stages_for_call(const Layout *s, const Op *op, const Func *callee, int i, Stages to)
+/* The ranks on which a call needs its i-th operand; `to`: where its operands come together, if they must. */
+static RankSet ranks_for_call(const Layout *s, const Op *op, const Func *callee, int i, RankSet to)
 {
-    const Stages given = arg(op, i)->type.on;
-    if (!runs_in_stages(op))
-        return is_staged(s->m, callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
-    const Stages first = end_stage(s->m, op, false), passed = stages_passed(s->m, op);
+    const RankSet given = arg(op, i)->type.on;
+    if (!is_split_loop(op))
+        return says_where(s->m, callee) ? callee->params.at[i]->type.on : to.at && !is_on_all(given, to) ? to : given;
+    const RankSet first = end_rank(s->m, op, false), passed = ranks_passed(s->m, op);
     if (i >= op->attrs.carried && find_dim(&arg(op, i)->type, looped_dim(op)) >= 0)
-        return (Stages){ 0 };
+        return (RankSet){ 0 };
     if (i >= op->attrs.carried)
         return is_on_all(given, passed) ? given : unless_all(s->m, passed);
-    return common_stages(given, first).axis < 0 ? first : given;
+    return common_ranks(given, first).axis < 0 ? first : given;
 }
 
 static void enter_callee(Layout *s, Func *f, Op *op, Func *callee)
@@ -273,14 +273,14 @@ static void enter_callee(Layout *s, Func *f, Op *op, Func *callee)
     Name dim = looped_dim(op);
     int carried = dim ? (int)op->attrs.carried : 0;
     bool *open = NEW_ARRAY(&s->m->arena, bool, carried + 1);
-    const bool is_staged = !runs_in_stages(op) && (!dim || has_pipeline(&s->rules, callee));
+    const bool names_ranks = !is_split_loop(op) && (!dim || splits_any_loop(&s->rules, callee));
     for (int i = 0; i < callee->params.count; i++) {
         Type *param = &callee->params.at[i]->type;
         Type given = type_for_callee(s, f, op, arg(op, i));
         given = i >= carried && dim ? without_dim(given, dim) : given;
         open[i < carried ? i : carried] = i < carried && is_zeros(arg(op, i)) && accumulating(callee, i) != NULL;
         given.dtype = param->dtype;
-        given.on = is_staged ? given.on : (Stages){ 0 };
+        given.on = names_ranks ? given.on : (RankSet){ 0 };
         *param = i < carried ? layout_type(&s->rules, *param) : given;
     }
     Map uses = s->uses;
@@ -293,9 +293,9 @@ static void assign_call(Layout *s, Func *f, Op *op)
 {
     Func *callee = find_func(s->m, op->attrs.callee);
     Name dim = looped_dim(op);
-    Stages to;
+    RankSet to;
     split_loop(&s->rules, op);
-    note_pipeline(s->m, op);
+    note_split_loop(s->m, op);
     if (!map_get(&s->visited, callee))
         enter_callee(s, f, op, callee);
     moves_operands(f, op, &(Type){ 0 }, &to);
@@ -304,7 +304,7 @@ static void assign_call(Layout *s, Func *f, Op *op)
         Type wanted = callee->params.at[i]->type;
         if (dim && find_dim(&value->type, dim) == 0)
             wanted = with_dim_first(wanted, op->attrs.dims.dim[0]);
-        wanted.on = stages_for_call(s, op, callee, i, to);
+        wanted.on = ranks_for_call(s, op, callee, i, to);
         bool from_zeros = !same_dims(&value->type, &wanted) && is_zeros(value);
         Builder b = builder_at(s->m, f, op);
         op->args.at[i] = from_zeros ? build_zeros(&b, &wanted)
@@ -315,9 +315,9 @@ static void assign_call(Layout *s, Func *f, Op *op)
         reduce_pending(s, f, op, op->results.at[i]);
 }
 
-static Type on_all_stages(Type type)
+static Type on_all_ranks(Type type)
 {
-    type.on = (Stages){ 0 };
+    type.on = (RankSet){ 0 };
     return type;
 }
 
@@ -333,7 +333,7 @@ static Type returned_type(const Layout *s, const Func *f, int i, int carried)
     if (result_port(f, i).kind == PORT_OUTPUT) /* each rank writes its part */
         return value->type.partial ? layout_type(&s->rules, value->type) : value->type;
     if (f->role != PLAIN)
-        return on_all_stages(unsplit_type(value->type)); /* the trainer reads it */
+        return on_all_ranks(unsplit_type(value->type)); /* the trainer reads it */
     if (i < carried)
         return f->params.at[i]->type;
     bool residual = result_port(f, i).kind == PORT_RESIDUAL;
@@ -394,7 +394,7 @@ static void declare_types(Layout *s)
     for (Input *input = s->m->inputs; input; input = input->next)
         input->type = input_type(&s->rules, input->type);
     for (Param *param = s->m->params; param; param = param->next) {
-        const Stages on = param->type.on;
+        const RankSet on = param->type.on;
         param->type = state_type(&s->rules, param->type);
         param->type.on = on;
     }

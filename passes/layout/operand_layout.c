@@ -2,8 +2,8 @@
 #include "operand_layout.h"
 
 #include "infer.h"
-#include "stage_layout.h"
-#include "stages.h"
+#include "rank_layout.h"
+#include "ranks.h"
 
 int uses_of(const Map *uses, const Value *value) { return (int)(intptr_t)map_get(uses, value); }
 
@@ -36,20 +36,20 @@ Axes pending_sums(const LayoutRules *rules, const Map *uses, const Op *op, int *
     if (linear == NEVER || op->args.count == 0 || op->results.count != 1 || result(op)->type.dtype == BOOL)
         return 0;
     const bool scales = linear == ALL || linear == REST || others_are_scalars(op, *first);
-    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : rules->stages;
+    Axes pending = scales && info(op)->family != PRODUCT ? ~0u : rules->loop_axes;
     const int64_t largest = largest_term(op, *first, *last);
     for (int i = *first; i <= *last; i++) {
         const Value *value = arg(op, i);
         if (chooses_zeros(op, i) && !chooses_zeros(op, *first + *last - i)) {
-            pending &= rules->stages;
+            pending &= rules->loop_axes;
             continue;
         }
         const bool grows = bytes_of(&result(op)->type) > largest;
-        const Axes kept = grows || uses_of(uses, value) > 1 ? rules->stages : ~0u;
+        const Axes kept = grows || uses_of(uses, value) > 1 ? rules->loop_axes : ~0u;
         pending &= value->type.by == BY_SUM ? pending_of(op, &value->type) & kept : 0;
     }
     for (int i = 0; i < op->args.count && pending; i++) { /* of a product: each term needs the other factor */
-        const Stages terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
+        const RankSet terms = arg(op, *first)->type.on, on = arg(op, i)->type.on;
         pending &= (i >= *first && i <= *last) || is_on_all(on, terms) ? ~0u : ~(1u << on.axis);
     }
     return pending;
@@ -113,7 +113,7 @@ Type whole_space(const Op *op)
 Type wanted_type(const Type *given, const Type *space, Axes pending)
 {
     Type wanted = unsplit_type(*given);
-    wanted.partial = pending & (given->partial | ~pending_with_stages(given));
+    wanted.partial = pending & (given->partial | ~pending_with_ranks(given));
     for (int i = 0; i < wanted.rank; i++) {
         const int at = find_dim(space, wanted.dim[i].name);
         if (at < 0)

@@ -21,9 +21,10 @@
  * loop.
  */
 #include "map.h"
+#include "micro.h"
 #include "schedule/slots.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "uses.h"
 #include "weight_loop.h"
 
@@ -193,14 +194,14 @@ static bool joins_chunks(const Cut *cut, const Op *op)
         return false;
     const StagePart *before = part_numbered(parts, number - 1), *part = part_numbered(parts, number);
     return part_of(parts, arg(op, 0)->def) < number &&
-           same_stages(arg(op, 0)->type.on, end_stage(cut->m, before->loop[before->nloops - 1], true)) &&
-           same_stages(result(op)->type.on, end_stage(cut->m, part->loop[0], false));
+           same_ranks(arg(op, 0)->type.on, end_rank(cut->m, before->loop[before->nloops - 1], true)) &&
+           same_ranks(result(op)->type.on, end_rank(cut->m, part->loop[0], false));
 }
 
 /* Other messages between stages would be sent where the schedule does not expect them. */
 static const Op *stray_message(const Cut *cut)
 {
-    const Axes axis = 1u << pipeline_axis(cut->m);
+    const Axes axis = 1u << cut->m->kind_axis;
     for (const Op *op = cut->micro->first; op; op = op->next)
         if (info(op)->traits & SENDS && (is_send(op) || op->attrs.axis & axis) && !joins_chunks(cut, op))
             return op;
@@ -212,7 +213,7 @@ static const Op *nested_loop(const Module *m, const Func *micro)
 {
     for (const Func *f = m->funcs; f; f = f->next)
         for (const Op *op = f->role == PLAIN && f != micro ? f->first : NULL; op; op = op->next)
-            if (runs_in_stages(op))
+            if (is_split_loop(op))
                 return op;
     return NULL;
 }
@@ -234,8 +235,8 @@ static bool passes_all_stages(const Cut *cut, const StagePart *part)
 {
     uint64_t passed = 0;
     for (int i = 0; i < part->nloops; i++)
-        passed |= stages_passed(cut->m, part->loop[i]).at;
-    return !unless_all(cut->m, (Stages){ passed, pipeline_axis(cut->m) }).at;
+        passed |= ranks_passed(cut->m, part->loop[i]).at;
+    return !unless_all(cut->m, (RankSet){ passed, cut->m->kind_axis }).at;
 }
 
 /* Can a schedule interleave the micro-batches? */
@@ -278,7 +279,7 @@ static bool check_placement(const Cut *cut, const PipelineSchedule *s)
 {
     for (int chunk = 0; chunk < cut->parts.chunks; chunk++) {
         const Op *loop = part_doing(&cut->parts, FORWARD_ACTION, chunk)->loop[0];
-        if (runs_to_last_stage(loop) != (s->placement != VEE || chunk == 0))
+        if (runs_to_last_rank(loop) != (s->placement != VEE || chunk == 0))
             return refuse_cut(cut->m, loop, "this goes through the ranks in another order than the schedule");
     }
     return true;

@@ -1,7 +1,7 @@
 /* steps.c -- see steps.h. */
 #include "steps.h"
 
-#include "stages.h"
+#include "ranks.h"
 #include "tensor_layout.h"
 
 static Axes bit(int axis) { return 1u << axis; }
@@ -103,14 +103,14 @@ static bool gathering(const Type *now, const Type *to, Collective *step)
     return false;
 }
 
-static Stages first_of(Stages on) { return (Stages){ on.at & -on.at, on.axis }; }
+static RankSet first_of(RankSet on) { return (RankSet){ on.at & -on.at, on.axis }; }
 
-static Stages union_of(const Module *m, Stages a, Stages b)
+static RankSet union_of(const Module *m, RankSet a, RankSet b)
 {
-    return b.at ? unless_all(m, (Stages){ a.at | b.at, a.axis }) : b;
+    return b.at ? unless_all(m, (RankSet){ a.at | b.at, a.axis }) : b;
 }
 
-/* A step towards the stages of `to`. */
+/* A step towards the ranks of `to`. */
 static bool moving(const Module *m, const Type *now, const Type *to, Collective *step)
 {
     const Axes axis = now->on.at ? bit(now->on.axis) : 0;
@@ -118,21 +118,21 @@ static bool moving(const Module *m, const Type *now, const Type *to, Collective 
         *step = (Collective){ OP_hold, { .on = first_of(to->on) } };
     else if (axis & now->partial & ~to->partial)
         *step = (Collective){ OP_all_reduce, { .axis = axis } };
-    else if (same_stages(now->on, to->on) && !(axis & to->partial & ~now->partial))
+    else if (same_ranks(now->on, to->on) && !(axis & to->partial & ~now->partial))
         return false;
-    else if (!is_one_stage(now->on))
+    else if (!is_one_rank(now->on))
         *step = (Collective){ OP_hold, { .on = first_of(now->on) } };
-    else if (is_one_stage(to->on))
+    else if (is_one_rank(to->on))
         *step = (Collective){ OP_send, { .on = to->on } };
     else
         *step = (Collective){ OP_pend, { .axis = axis, .on = union_of(m, now->on, to->on) } };
     return true;
 }
 
-/* Has `to` only some of the stages of `now`, whose values are whole on each? */
+/* Has `to` only some of the ranks of `now`, whose values are whole on each? */
 static bool narrowing(const Type *now, const Type *to, Collective *step)
 {
-    const bool is_less = to->on.at && (!now->on.at || !(to->on.at & ~now->on.at)) && !same_stages(now->on, to->on);
+    const bool is_less = to->on.at && (!now->on.at || !(to->on.at & ~now->on.at)) && !same_ranks(now->on, to->on);
     if (!is_less || (now->partial | to->partial) & bit(to->on.axis))
         return false;
     *step = (Collective){ OP_hold, { .on = to->on } };
@@ -143,8 +143,8 @@ static Axes split_axes_of(const Type *type) { return axes_in_use(type) & ~type->
 
 bool next_step(const Module *m, const Type *now, const Type *to, Collective *step)
 {
-    const Axes of_stages = now->on.at ? bit(now->on.axis) : 0;
-    Axes pending = now->partial & ~to->partial & ~of_stages, whole = pending & ~split_axes_of(to);
+    const Axes of_holders = now->on.at ? bit(now->on.axis) : 0;
+    Axes pending = now->partial & ~to->partial & ~of_holders, whole = pending & ~split_axes_of(to);
     if (narrowing(now, to, step))
         return true;
     if (splitting(now, to, pending, OP_reduce_scatter, step))

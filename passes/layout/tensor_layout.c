@@ -55,7 +55,7 @@ LayoutRules layout_rules(Module *m)
                 map_put(&h.looped, op->attrs.dims.dim[0].name, (void *)op->attrs.dims.dim[0].name);
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         for (int i = 0; i < rule->dims.count; i++)
-            h.stages |= map_get(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
+            h.loop_axes |= map_get(&h.looped, rule->dims.name[i]) ? 1u << rule->axis : 0;
     h.data = data_parallel(&h);
     return h;
 }
@@ -250,7 +250,7 @@ LayoutPart part_behind(const LayoutRules *h, const Type *from, const Type *to)
 static void forget_type(Type *type)
 {
     unsplit(type);
-    type->on = (Stages){ 0 };
+    type->on = (RankSet){ 0 };
 }
 
 static void forget_op(Func *f, Op *op, Map *instead)
@@ -272,7 +272,7 @@ static void forget_op(Func *f, Op *op, Map *instead)
 
 void forget_layout(Module *m)
 {
-    m->stage_axis = -1;
+    m->kind_axis = -1;
     for (Func *f = m->funcs; f; f = f->next) {
         for (int i = 0; i < f->params.count; i++)
             forget_type(&f->params.at[i]->type);

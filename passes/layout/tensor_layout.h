@@ -19,8 +19,8 @@ typedef struct {
 typedef struct {
     Module *m;
     bool ignores_else;
-    Map looped;  /* Name -> the name of a dim that a loop runs over: state is not split along it */
-    Axes stages; /* the axes of pipelines, over which the rules split looped dims */
+    Map looped;     /* Name -> the name of a dim that a loop runs over: state is not split along it */
+    Axes loop_axes; /* over which the rules split looped dims */
     DataParallel data;
 } LayoutRules;
 

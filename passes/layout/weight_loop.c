@@ -12,7 +12,7 @@
 #include "weight_loop.h"
 
 #include "map.h"
-#include "stage_layout.h"
+#include "rank_layout.h"
 #include "uses.h"
 
 typedef struct {

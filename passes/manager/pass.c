@@ -44,7 +44,7 @@ bool is_listed(const char *names, const char *name)
     return false;
 }
 
-static unsigned stage_of_op(const Func *f, const Op *op)
+static unsigned op_state(const Func *f, const Op *op)
 {
     static const bool in_kernels[] = {
         [LEAF] = true, [POINTWISE] = true, [PRODUCT] = true, [REDUCTION] = true, [CONTROL] = false
@@ -53,65 +53,65 @@ static unsigned stage_of_op(const Func *f, const Op *op)
            (f->role != KERNEL && in_kernels[info(op)->family] ? UNFUSED : 0);
 }
 
-static unsigned stage_of(const Module *m)
+static unsigned module_state(const Module *m)
 {
-    unsigned stage = (func_with_role(m, MODEL) ? MODEL_FUNC : 0) | (func_with_role(m, STEP) ? STEP_FUNC : 0);
-    stage |= m->train.optimizer ? TRAINS : 0;
+    unsigned state = (func_with_role(m, MODEL) ? MODEL_FUNC : 0) | (func_with_role(m, STEP) ? STEP_FUNC : 0);
+    state |= m->train.optimizer ? TRAINS : 0;
     for (const Func *f = m->funcs; f; f = f->next) {
-        stage |= f->role == KERNEL ? KERNELS : 0;
-        stage |= f->params.count && f->params.at[0]->storage ? STORAGE : 0;
+        state |= f->role == KERNEL ? KERNELS : 0;
+        state |= f->params.count && f->params.at[0]->storage ? STORAGE : 0;
         for (const Op *op = f->first; op; op = op->next)
-            stage |= stage_of_op(f, op);
+            state |= op_state(f, op);
     }
-    return stage;
+    return state;
 }
 
-static const char *stage_text(unsigned stage)
+static const char *state_text(unsigned state)
 {
-    return stage & MODEL_FUNC  ? "a function with the role 'model'"
-           : stage & STORAGE   ? "a memory plan"
-           : stage & RESHARDS  ? "reshards"
-           : stage & UNFUSED   ? "ops outside of kernels"
-           : stage & KERNELS   ? "kernels"
-           : stage & STEP_FUNC ? "a function with the role 'step'"
+    return state & MODEL_FUNC  ? "a function with the role 'model'"
+           : state & STORAGE   ? "a memory plan"
+           : state & RESHARDS  ? "reshards"
+           : state & UNFUSED   ? "ops outside of kernels"
+           : state & KERNELS   ? "kernels"
+           : state & STEP_FUNC ? "a function with the role 'step'"
                                : "nothing";
 }
 
 /* The pass that removes it; NULL: none. */
-static const Pass *remover_of(unsigned stage)
+static const Pass *remover_of(unsigned state)
 {
     const Pass *pass = passes;
-    while (pass < passes + npasses && !(pass->removes & stage))
+    while (pass < passes + npasses && !(pass->removes & state))
         pass++;
     return pass < passes + npasses ? pass : NULL;
 }
 
-static bool stage_fits(Module *m, const Pass *pass)
+static bool state_fits(Module *m, const Pass *pass)
 {
-    const unsigned stage = stage_of(m), lacks = pass->needs & ~stage, extra = pass->forbids & stage;
+    const unsigned state = module_state(m), lacks = pass->needs & ~state, extra = pass->forbids & state;
     const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED));
     if (lacks & TRAINS)
         report_error(m->diags->out, NULL, "pass '%s' needs a line 'train {optimizer=...}' in the module", pass->name);
     else if (lacks)
         report_error(m->diags->out, NULL, "pass '%s' needs %s; an earlier pass creates it", pass->name,
-                     stage_text(lacks));
+                     state_text(lacks));
     else if (remover)
         report_error(m->diags->out, NULL, "pass '%s' comes too early: the module still has %s; run '%s' before",
-                     pass->name, stage_text(extra & remover->removes), remover->name);
+                     pass->name, state_text(extra & remover->removes), remover->name);
     else if (extra)
         report_error(m->diags->out, NULL, "pass '%s' comes too late: the module already has %s", pass->name,
-                     stage_text(extra));
+                     state_text(extra));
     else
         return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;
     return false;
 }
 
-static bool stage_is_left(const Module *m, const Pass *pass)
+static bool state_is_left(const Module *m, const Pass *pass)
 {
-    const unsigned left = pass->removes ? pass->removes & stage_of(m) : 0;
+    const unsigned left = pass->removes ? pass->removes & module_state(m) : 0;
     if (left)
-        fprintf(m->diags->out, "mpc: internal error: pass '%s' leaves %s\n", pass->name, stage_text(left));
+        fprintf(m->diags->out, "mpc: internal error: pass '%s' leaves %s\n", pass->name, state_text(left));
     return !left;
 }
 
@@ -266,7 +266,7 @@ static bool is_read(const PassOptions *options)
 
 static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions *options, Dumps *dumps)
 {
-    if ((!options->unchecked || pass->needs & TRAINS) && !stage_fits(m, pass))
+    if ((!options->unchecked || pass->needs & TRAINS) && !state_fits(m, pass))
         return false;
     const Tally before = dumps->dir ? count_ops(m) : (Tally){ 0 };
     double start = seconds();
@@ -280,7 +280,7 @@ static bool run_pass(Module *m, const Pass *pass, int number, const PassOptions 
     bool dumped = dump(m, dumps, number, pass->name, before, text);
     bool is_known = text && options->before && strcmp(text, options->before) == 0;
     bool good =
-        options->unchecked || (stage_is_left(m, pass) && verify_module(m) && verify_memory(m) && verify_kinds(m));
+        options->unchecked || (state_is_left(m, pass) && verify_module(m) && verify_memory(m) && verify_kinds(m));
     good = good && (!text || is_known || round_trips(m, text));
     if (options->after)
         *options->after = text;

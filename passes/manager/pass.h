@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *name, *help;
-    unsigned needs, forbids, removes; /* bits of Stage */
+    unsigned needs, forbids, removes; /* bits of ModuleState */
     void (*run)(Module *);
 } Pass;
 
@@ -19,7 +19,7 @@ typedef enum {
     TRAINS = 16,
     RESHARDS = 32, /* reshards not yet lowered to collectives */
     UNFUSED = 64   /* ops outside of kernels that must be in kernels */
-} Stage;
+} ModuleState;
 
 extern const Pass passes[];
 extern const int npasses;

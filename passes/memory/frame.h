@@ -11,7 +11,7 @@ typedef struct Buffer {
     int64_t bytes, at;
     int first, last;              /* ops, by number */
     int until;                    /* what the step before has left there is read up to this op; -1: it leaves nothing */
-    uint64_t stages;              /* of a pipeline, that may write it */
+    uint64_t ranks;               /* that may write it */
     const Pack *pack;             /* NULL: one tensor, which may be overwritten in place, as each of a whole pack may */
     bool is_placed;               /* it has its place: another program has left it there */
     bool has_slots;               /* of a micro-batch of a pipeline: its memory in trainers is not here */

@@ -52,7 +52,7 @@ Buffer *buffer_of_joined(Frame *frame, const Op *op, int number)
         at += own->bytes;
         all->first = own->first < all->first ? own->first : all->first;
         all->last = own->last > all->last ? own->last : all->last;
-        all->stages |= own->stages;
+        all->ranks |= own->ranks;
     }
     return all;
 }

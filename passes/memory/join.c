@@ -14,6 +14,7 @@
  * passes of others can be part of it: see together.c.
  */
 #include "join.h"
+#include "micro.h"
 #include "uses.h"
 
 typedef struct {
@@ -26,7 +27,7 @@ typedef struct {
 Func *body_of(const Module *m, const Map *caller, const Op *loop)
 {
     const Attrs *attrs = &loop->attrs;
-    const bool is_plain = !attrs->reverse && !attrs->scan && !attrs->stages && !attrs->prefetch;
+    const bool is_plain = !attrs->reverse && !attrs->scan && !is_scheduled(loop) && !attrs->prefetch;
     const bool is_alone = attrs->callee && map_get(caller, attrs->callee) == loop;
     Func *body = is_plain && is_alone && attrs->dims.count == 1 ? find_func(m, attrs->callee) : NULL;
     return body && body->role == PLAIN ? body : NULL;
@@ -49,8 +50,8 @@ bool reads_slices(const Op *loop, const Values *stacks, const Dim *dim)
     return dim_equal(&loop->attrs.dims.dim[0], dim);
 }
 
-/* Is any operand on some stages of a pipeline alone?  Values in the body of the reader do not say so. */
-static bool is_on_stages(const Op *loop)
+/* Is any operand on some ranks alone?  Values in the body of the reader do not say so. */
+static bool is_on_some_ranks(const Op *loop)
 {
     bool on = false;
     for (int i = 0; i < loop->args.count; i++)
@@ -62,7 +63,7 @@ static bool is_on_stages(const Op *loop)
 static bool is_maker(const Pair *p, const Map *caller)
 {
     const Func *made = body_of(p->m, caller, p->maker);
-    return made && !p->maker->attrs.carried && !is_on_stages(p->maker) && fetches_any(made);
+    return made && !p->maker->attrs.carried && !is_on_some_ranks(p->maker) && fetches_any(made);
 }
 
 /* The first reader of a loop's results is another loop, which it can be part of. */

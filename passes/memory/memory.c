@@ -9,8 +9,9 @@
  */
 #include "frame.h"
 #include "map.h"
+#include "micro.h"
+#include "needed.h"
 #include "schedule/slots.h"
-#include "stages.h"
 #include "storage.h"
 #include "target.h"
 #include "tier.h"
@@ -114,12 +115,12 @@ static void join_buffers(Buffer *buffer, Buffer *place)
 {
     Buffer *all = where_joined(place);
     all->first = buffer->first < all->first ? buffer->first : all->first;
-    all->stages |= buffer->stages;
+    all->ranks |= buffer->ranks;
     buffer->joined = place;
 }
 
 /* The buffer of an operand that the result takes, or its place in one; NULL: none.  Terms of a sum that are on
- * different stages take one: so each stage has its own where the result is. */
+ * different ranks take one: so each rank has its own where the result is. */
 static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
 {
     Buffer *place = NULL;
@@ -128,7 +129,7 @@ static Buffer *operands_place(Frame *frame, const Op *op, int number, int at)
         if (!place)
             place = own;
         else if (buffer && !buffer->pack && buffer != where_joined(place) &&
-                 !(buffer->stages & where_joined(place)->stages))
+                 !(buffer->ranks & where_joined(place)->ranks))
             join_buffers(buffer, place);
     }
     return place;
@@ -264,7 +265,7 @@ static int64_t bytes_beside_results(Frame *frame, Op *op)
                     .far = frame->far,
                     .packs = placeable(m, find_packs(m, callee, frame->apart)) };
     plan_frame(&inner);
-    if (op->attrs.stages && op->attrs.dims.count)
+    if (is_scheduled(op))
         op->attrs.slots = plan_slots(m, op)->bytes;
     return aligned_bytes(callee->frame) + iteration_buffers(m, op, callee);
 }
@@ -290,7 +291,7 @@ static bool are_together(const Buffer *a, const Buffer *b)
            (a->until >= 0 && b->until >= 0);
 }
 
-/* What has slots last, since stages leave it out; the largest first, each at the lowest address not used by a buffer
+/* What has slots last, since ranks leave it out; the largest first, each at the lowest address not used by a buffer
  * with an overlapping lifetime. */
 static int64_t place_buffers(Frame *frame)
 {
@@ -383,13 +384,13 @@ static int ops_that_keep_scratch(Module *m, const Op *op)
 
 static void find_buffers(Frame *frame)
 {
-    int number = 0, staged = 0; /* the loop that early ops run in */
+    int number = 0, micros = 0; /* the loop that early ops run in */
     Map *map = &frame->buffer;
     for (Op *op = frame->f->first; op; op = op->next, number++) {
-        staged = op->attrs.stages && op->attrs.dims.count ? number : staged;
+        micros = is_scheduled(op) ? number : micros;
         if (is_program(frame->f) && info(op)->traits & FOLDS && !arg(op, 0)->def)
             place_view(frame->m, op); /* what a loop writes over it takes its place */
-        const int begin = op->attrs.early ? staged : number;
+        const int begin = op->attrs.early ? micros : number;
         int64_t beside = bytes_beside_results(frame, op);
         if (beside)
             map_put(map, op, new_buffer(frame, beside, number, number + ops_that_keep_scratch(frame->m, op)));
@@ -408,8 +409,8 @@ static void find_buffers(Frame *frame)
                 continue;
             Buffer *buffer = where_joined(place);
             buffer->last = last > buffer->last ? last : buffer->last;
-            buffer->stages |= stages_written(frame->m, value);
-            buffer->has_slots = op->attrs.stages && !op->attrs.dims.count;
+            buffer->ranks |= ranks_written(frame->m, value);
+            buffer->has_slots = is_action_call(op);
             map_put(map, value, place);
         }
     }

@@ -18,7 +18,8 @@
 
 #include "epilogue.h"
 #include "memory.h"
-#include "stages.h"
+#include "micro.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "uses.h"
 
@@ -113,15 +114,15 @@ typedef struct {
     Map left; /* what a step leaves to the next one, which takes it as dense */
 } Search;
 
-/* Do stages send it, as what their loop has carried? */
-static bool leaves_stage(const Module *m, const Value *value)
+/* Do ranks send it, as what their loop has carried? */
+static bool leaves_rank(const Module *m, const Value *value)
 {
     const Op *op = value->def;
     if (!op || !op->attrs.callee)
         return false;
     const int i = index_of(&op->results, value);
-    return op->attrs.dims.count ? runs_in_stages(op) && i < op->attrs.carried
-                                : leaves_stage(m, find_func(m, op->attrs.callee)->results.at[i]);
+    return op->attrs.dims.count ? is_split_loop(op) && i < op->attrs.carried
+                                : leaves_rank(m, find_func(m, op->attrs.callee)->results.at[i]);
 }
 
 static const Users *readers_in(Search *s, const Func *f, const Value *value)
@@ -139,12 +140,12 @@ static const Users *readers_in(Search *s, const Func *f, const Value *value)
 static bool is_sent(Search *s, const Func *f, const Value *value)
 {
     const Users *readers = readers_in(s, f, value);
-    bool is = leaves_stage(s->m, value);
+    bool is = leaves_rank(s->m, value);
     for (int i = 0; i < readers->count && !is; i++) {
         const Op *op = readers->op[i];
         const int at = index_of(&op->args, value);
         const Func *callee = function_called_by(s->m, op);
-        is = (runs_in_stages(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
+        is = (is_split_loop(op) && at < op->attrs.carried) || info(op)->family == COLLECTIVE ||
              (info(op)->family == VIEW && is_sent(s, f, result(op))) ||
              (callee && is_sent(s, callee, callee->params.at[at]));
     }
@@ -179,8 +180,7 @@ static bool is_possible(Search *s, const Pack *pack)
         if (value->type.dtype != like->dtype || value->type.rank < pack->prefix || member_of(pack, value) != i ||
             !is_movable(s, pack, value) || (pack->whole && !type_equal(&value->type, like)))
             return false;
-        if (value->def != pack->member[0]->def &&
-            ((value->def && value->def->attrs.stages) || (pack->member[0]->def && pack->member[0]->def->attrs.stages)))
+        if (value->def != pack->member[0]->def && (is_in_schedule(value->def) || is_in_schedule(pack->member[0]->def)))
             return false; /* slots of several parts of a micro-batch */
         for (int d = 0; d < pack->prefix; d++)
             if (local_size(s->m, &value->type.dim[d]) != local_size(s->m, &like->dim[d]))
@@ -203,7 +203,7 @@ static bool is_part_of(const Pack *pack, const Pack *other)
  * other distances (ir/kinds/kinds.c). */
 static bool add_pack(Search *s, const Pack *pack)
 {
-    bool is_free = pack->count > 1 && is_possible(s, pack) && !(pack->whole && pipeline_axis(s->m) >= 0);
+    bool is_free = pack->count > 1 && is_possible(s, pack) && !(pack->whole && s->m->kind_axis >= 0);
     for (const Pack *other = s->list; other && is_free; other = other->next)
         for (int i = 0; i < pack->count; i++)
             is_free &= member_of(other, pack->member[i]) < 0;

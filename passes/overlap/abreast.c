@@ -22,7 +22,7 @@
  */
 #include "overlap.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "uses.h"
 
@@ -155,12 +155,12 @@ static bool is_carried_on(const Lanes *l, const Op *op)
     return any;
 }
 
-/* A loop in stages receives what it carries into the memory of its operands. */
+/* A split loop receives what it carries into the memory of its operands. */
 static bool is_received(const Lanes *l, const Op *op)
 {
     bool any = false;
     for (const Op *loop = op->next; loop && !any; loop = loop->next)
-        for (int i = 0; i < loop->attrs.carried && runs_in_stages(loop); i++)
+        for (int i = 0; i < loop->attrs.carried && is_split_loop(loop); i++)
             any |= arg(loop, i)->def == op;
     return any;
 }

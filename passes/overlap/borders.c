@@ -20,7 +20,7 @@
 #include "map.h"
 #include "overlap.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "uses.h"
 
@@ -334,7 +334,7 @@ static bool pays(Module *m, Func *f, const Op *loop)
 void cross_borders(Module *m, Func *f, const Map *callers)
 {
     Op *loop = only_caller(m, callers, f);
-    const bool may = loop && loop->attrs.dims.count && loop->attrs.dims.dim[0].size > 1 && !runs_in_stages(loop);
+    const bool may = loop && loop->attrs.dims.count && loop->attrs.dims.dim[0].size > 1 && !is_split_loop(loop);
     if (may && any_may_cross(m, f, loop) && pays(m, f, loop)) {
         cross_all(m, f, function_with(m, loop), loop);
         drop_uncalled(m);

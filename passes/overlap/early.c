@@ -1,8 +1,8 @@
 /* early.c -- starts the reductions of a pipeline's gradients inside its loop over micro-batches: those of a chunk as
  * soon as all micro-batches have passed it. */
+#include "micro.h"
 #include "overlap.h"
 #include "schedule/slots.h"
-#include "stages.h"
 
 /* Has the function only kernels that compute element by element?  They have no memory of their own. */
 static bool is_elementwise(const Module *m, const Func *f)
@@ -27,7 +27,7 @@ static Op *cast_before(const Module *m, const Op *loop, const Op *op)
 /* The chunk whose parts make the operand of a reduction complete; -1: none, or the reduction is one over stages. */
 static int chunk_of(Module *m, const MicroParts *parts, const Op *loop, const Op *op)
 {
-    if (!op->attrs.started || op->attrs.purpose != GRADIENT || op->attrs.axis >> pipeline_axis(m) & 1)
+    if (!op->attrs.started || op->attrs.purpose != GRADIENT || op->attrs.axis >> m->kind_axis & 1)
         return -1;
     const Op *cast = cast_before(m, loop, op);
     const Value *sum = arg(cast ? cast : op, 0);
@@ -38,9 +38,9 @@ static int chunk_of(Module *m, const MicroParts *parts, const Op *loop, const Op
  * sent in another dtype is cast then. */
 void start_early(Module *m, Func *step)
 {
-    const Op *loop = step ? micro_loop(m) : NULL;
+    const Op *loop = step ? scheduled_loop(m) : NULL;
     MicroParts parts;
-    const bool may_any = loop && loop->attrs.stages && find_parts(m, find_func(m, loop->attrs.callee), &parts);
+    const bool may_any = loop && find_parts(m, find_func(m, loop->attrs.callee), &parts);
     for (Op *first = may_any ? loop->next : NULL, *after; first; first = after) {
         after = after_message(first);
         const int chunk = chunk_of(m, &parts, loop, first);

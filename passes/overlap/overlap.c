@@ -20,8 +20,9 @@
 #include "cost/cost.h"
 #include "flight.h"
 #include "map.h"
+#include "micro.h"
+#include "ranks.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
 #include "storage.h"
 #include "uses.h"
 
@@ -217,7 +218,7 @@ static void find_updates(List *list)
 
 /* --- Waits directly after their starts --------------------------------------------------------- */
 
-/* A message along other axes has other ranks, and often other links.  Messages between stages have no axis. */
+/* A message along other axes has other ranks, and often other links.  Messages between ranks have no axis. */
 static bool takes_other_links(const Op *op, const Op *start)
 {
     const Axes own = start->attrs.axis;

@@ -10,12 +10,12 @@
  *                                                       %5 = all_gather %4 {started}
  *                                                       %3, %6 = loop %x, %5, %ws {carried=2, prefetch=1}
  *
- * Applies to parameters that a loop slices, message by message: see flight.h.  A loop in stages begins on each of them
- * with the stage's own first slice, if all have as many.
+ * Applies to parameters that a loop slices, message by message: see flight.h.  A split loop begins on each of them
+ * with the rank's own first slice, if all have as many.
  */
 #include "flight.h"
 #include "overlap.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "storage.h"
 #include "uses.h"
 
@@ -30,8 +30,8 @@ static bool can_prefetch(const Prefetch *p, const Op *op, const Op *wait)
 {
     const int at = index_of(&p->f->params, arg(op, 0));
     const Value *whole = at >= p->loop->attrs.carried ? arg(p->loop, at) : NULL;
-    const bool is_alike = runs_in_stages(p->loop) ? !p->loop->attrs.dims.dim[0].split.parts /* on all stages */
-                                                  : !result(p->loop)->type.on.at;
+    const bool is_alike = is_split_loop(p->loop) ? !p->loop->attrs.dims.dim[0].split.parts /* on all ranks */
+                                                 : !result(p->loop)->type.on.at;
     const bool is_ahead = op->attrs.purpose == WEIGHT || (info(op)->traits & CARRIES && !op->attrs.tier);
     return op->attrs.started && is_alike && is_ahead && whole && (shown_by(whole) == whole || whole->type.tier) &&
            find_dim(&whole->type, p->loop->attrs.dims.dim[0].name) == 0 && index_of(&p->f->results, result(wait)) < 0;
@@ -61,7 +61,7 @@ static Value *first_slice(Prefetch *p, Op *op, Op *before)
     const Dim *dim = &p->loop->attrs.dims.dim[0];
     Builder b = { p->m, p->caller, before, op->loc, op->path, op->where };
     Attrs attrs = { .dim = dim->name,
-                    .own = runs_in_stages(p->loop),
+                    .own = is_split_loop(p->loop),
                     .index = p->loop->attrs.reverse ? local_size(p->m, dim) - 1 : 0 };
     return BUILD(&b, OP_slice, attrs, arg(p->loop, index_of(&p->f->params, arg(op, 0))));
 }

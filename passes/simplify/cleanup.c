@@ -1,7 +1,8 @@
 /* cleanup.c -- common subexpressions, dead ops, inlining: helpers of passes. */
 #include "cleanup.h"
 
-#include "stages.h"
+#include "micro.h"
+#include "ranks.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -141,10 +142,10 @@ static void write_body(Module *m, Func *f, Op *call, Map *instead)
         for (int i = 0; i < op->results.count; i++)
             map_put(&map, op->results.at[i], clone->results.at[i]);
     }
-    for (int i = 0; i < callee->results.count; i++) { /* a call is on the stages of all of its operands */
+    for (int i = 0; i < callee->results.count; i++) { /* a call is on the ranks of all of its operands */
         Value *own = map_get(&map, callee->results.at[i]);
-        const Stages on = call->results.at[i]->type.on;
-        if (!same_stages(own->type.on, on))
+        const RankSet on = call->results.at[i]->type.on;
+        if (!same_ranks(own->type.on, on))
             own = BUILD(&b, OP_hold, ((Attrs){ .on = on }), own);
         map_put(instead, call->results.at[i], own);
     }
@@ -152,7 +153,7 @@ static void write_body(Module *m, Func *f, Op *call, Map *instead)
 
 static bool is_inlined(const Module *m, const Op *op)
 {
-    return info(op)->family == CONTROL && !op->attrs.dims.count && !op->attrs.stages &&
+    return info(op)->family == CONTROL && !op->attrs.dims.count && !is_in_schedule(op) &&
            find_func(m, op->attrs.callee)->role == PLAIN;
 }
 

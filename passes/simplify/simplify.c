@@ -9,7 +9,7 @@
 #include "uses.h"
 
 /* Is it computed by copies that the layout divides, those of a pipeline? */
-static bool is_of_stages(const Module *m, Map *seen, const Value *value)
+static bool is_of_copies(const Module *m, Map *seen, const Value *value)
 {
     const Op *op = value->def;
     if (!op || map_get(seen, op))
@@ -19,7 +19,7 @@ static bool is_of_stages(const Module *m, Map *seen, const Value *value)
     for (const ShardRule *rule = m->rules; rule; rule = rule->next)
         any |= op->attrs.callee && op->attrs.dims.count && op->attrs.dims.dim[0].name == rule->dims.name[0];
     for (int i = 0; i < op->args.count && !any; i++)
-        any = is_of_stages(m, seen, arg(op, i));
+        any = is_of_copies(m, seen, arg(op, i));
     return any;
 }
 
@@ -31,7 +31,7 @@ static void drop_unread_starts(Module *m, Func *f)
         const Func *body = op->attrs.carried ? find_func(m, op->attrs.callee) : NULL;
         for (int i = 0; i < op->attrs.carried; i++) {
             Map seen = { .arena = &m->arena };
-            if (is_zeros(arg(op, i)) || uses_in(body, body->params.at[i]) || is_of_stages(m, &seen, arg(op, i)))
+            if (is_zeros(arg(op, i)) || uses_in(body, body->params.at[i]) || is_of_copies(m, &seen, arg(op, i)))
                 continue;
             Builder b = builder_at(m, f, op);
             op->args.at[i] = build_zeros(&b, &arg(op, i)->type);

@@ -20,10 +20,10 @@
  * instead of zeros, also if more is added to it before.
  */
 #include "layout/accumulator.h"
-#include "layout/stage_sums.h"
+#include "layout/rank_sums.h"
 #include "map.h"
 #include "simplify/cleanup.h"
-#include "stages.h"
+#include "split_loop.h"
 #include "uses.h"
 
 typedef struct {
@@ -110,7 +110,7 @@ static Value *passed_in(Accumulate *a, Op *call, Func *callee, Value *value)
 {
     Name dim = call->attrs.dims.count ? call->attrs.dims.dim[0].name : NULL;
     Type type = dim ? without_dim(value->type, dim) : value->type;
-    type.on = is_staged(a->m, callee) ? type.on : (Stages){ 0 };
+    type.on = says_where(a->m, callee) ? type.on : (RankSet){ 0 };
     push_value(&a->m->arena, &call->args, value);
     return add_param(a->m, callee, new_name(a, callee, value->name), type);
 }
@@ -168,7 +168,7 @@ static void move_into(Accumulate *a, Func *f, Op *op, int side, Func *callee, Ma
 static bool begins_with_zeros(const Accumulate *a, const Op *loop, const Value *made)
 {
     const int at = index_of(&loop->results, made);
-    return loop->attrs.dims.count && at < loop->attrs.carried && !runs_in_stages(loop) && is_zeros(arg(loop, at)) &&
+    return loop->attrs.dims.count && at < loop->attrs.carried && !is_split_loop(loop) && is_zeros(arg(loop, at)) &&
            accumulating(find_func(a->m, loop->attrs.callee), at);
 }
 

@@ -81,9 +81,9 @@ static double times_kept(const Programs *programs, const Func *f)
 {
     Func *caller;
     const Op *call = call_of(programs->whole, f, &caller);
-    const double in_stages = times_kept_in_stages(&programs->kept, f->name);
-    if (in_stages > 0)
-        return in_stages;
+    const double in_flight = times_kept_in_flight(&programs->kept, f->name);
+    if (in_flight > 0)
+        return in_flight;
     if (!call || !has_backward(programs->whole, caller))
         return times_kept_once(&programs->kept);
     return times_kept(programs, caller) * (call->attrs.dims.count ? (double)call->attrs.dims.dim[0].size : 1);

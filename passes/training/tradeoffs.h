@@ -3,7 +3,7 @@
 #ifndef MPC_TRADEOFFS_H
 #define MPC_TRADEOFFS_H
 
-#include "kept.h"
+#include "pipeline_kept.h"
 
 typedef struct {
     SavedValues *saved;

@@ -17,10 +17,10 @@
 
 #include <pthread.h>
 
-typedef enum { IDLE, STARTED, DONE } Stage;
+typedef enum { IDLE, STARTED, DONE } State;
 
 typedef struct {
-    Stage stage;
+    State state;
     const void **in;
     void **out;
     int64_t started;     /* runs so far */
@@ -84,7 +84,7 @@ static void end_job(struct RtCollectives *c, Job *job)
             before = before->next;
     *(before ? &before->next : &c->first) = job->next;
     c->last = job == c->last ? before : c->last;
-    c->entry[job->id].stage = DONE;
+    c->entry[job->id].state = DONE;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     free(job);
@@ -228,7 +228,7 @@ static Entry *begin(Rt *rt, int id, const void *const in[], void *const out[])
 void rt_collective_start(Rt *rt, int id, const void *const in[], void *const out[])
 {
     struct RtCollectives *c = rt->collectives;
-    begin(rt, id, in, out)->stage = STARTED;
+    begin(rt, id, in, out)->state = STARTED;
     add_job(c, (Job){ .id = id });
 }
 
@@ -238,10 +238,10 @@ void rt_collective_wait(Rt *rt, int id)
     double from = rt_seconds();
     pthread_mutex_lock(&c->lock);
     rt->waiting.is_awaited = true;
-    while (c->entry[id].stage == STARTED)
+    while (c->entry[id].state == STARTED)
         pthread_cond_wait(&c->changed, &c->lock);
     rt->waiting.is_awaited = false;
-    c->entry[id].stage = IDLE;
+    c->entry[id].state = IDLE;
     pthread_mutex_unlock(&c->lock);
     rt->traffic[id].waited += rt_seconds() - from;
     trace(rt, id, from, true);

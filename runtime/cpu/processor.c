@@ -56,7 +56,7 @@ void rt_download(const Rt *rt, void *to, int64_t offset, int64_t bytes)
     memcpy(to, rt->arena + offset, (size_t)bytes);
 }
 
-void *rt_stage(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
+void *rt_upload_place(Rt *rt, int64_t offset, int64_t bytes) { return rt->arena + offset; }
 
 char *rt_window_open(const Rt *rt, int64_t offset, int64_t bytes)
 {

@@ -15,13 +15,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { FUNCTIONS = 6, MAX_STAGED = 64 };
+enum { FUNCTIONS = 6, MAX_UPLOADS = 64 };
 
 typedef struct {
     int64_t offset, bytes;
     char *memory; /* pinned host memory */
     bool is_fresh;
-} StagingBuffer;
+} Upload;
 
 typedef struct {
     cudaGraphExec_t graph; /* NULL: no such part */
@@ -52,8 +52,8 @@ typedef struct {
 } RecordedFunction;
 
 struct RtGpuRuns {
-    StagingBuffer staged[MAX_STAGED];
-    int nstaged;
+    Upload upload[MAX_UPLOADS];
+    int nuploads;
     RecordedFunction recorded[FUNCTIONS]; /* in the order of recorded_of() */
     RecordedFunction *recording;          /* NULL: work is queued directly */
     int part;                             /* that is being recorded */
@@ -91,8 +91,8 @@ void rt_gpu_graphs_close(Rt *rt)
 void rt_gpu_runs_close(Rt *rt)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    for (int i = 0; i < runs->nstaged; i++)
-        rt_gpu_check(rt, cudaFreeHost(runs->staged[i].memory), "free pinned memory");
+    for (int i = 0; i < runs->nuploads; i++)
+        rt_gpu_check(rt, cudaFreeHost(runs->upload[i].memory), "free pinned memory");
     rt_gpu_graphs_close(rt);
     for (int i = 0; i < runs->room; i++)
         rt_gpu_check(rt, cudaEventDestroy(runs->mark[i]), "drop an event");
@@ -102,29 +102,29 @@ void rt_gpu_runs_close(Rt *rt)
 
 /* --- Staged inputs ----------------------------------------------------------------------------------- */
 
-void *rt_stage(Rt *rt, int64_t offset, int64_t bytes)
+void *rt_upload_place(Rt *rt, int64_t offset, int64_t bytes)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    StagingBuffer *staged = runs->staged;
-    while (staged < runs->staged + runs->nstaged && (staged->offset != offset || staged->bytes < bytes))
-        staged++;
-    if (staged == runs->staged + runs->nstaged) {
-        if (runs->nstaged == MAX_STAGED)
-            rt_fail("internal: more than %d inputs are staged", MAX_STAGED);
-        runs->nstaged++;
-        *staged = (StagingBuffer){ .offset = offset, .bytes = bytes };
+    Upload *upload = runs->upload;
+    while (upload < runs->upload + runs->nuploads && (upload->offset != offset || upload->bytes < bytes))
+        upload++;
+    if (upload == runs->upload + runs->nuploads) {
+        if (runs->nuploads == MAX_UPLOADS)
+            rt_fail("internal: more than %d inputs are uploaded", MAX_UPLOADS);
+        runs->nuploads++;
+        *upload = (Upload){ .offset = offset, .bytes = bytes };
         void *memory;
         rt_gpu_check(rt, cudaHostAlloc(&memory, (size_t)bytes, cudaHostAllocDefault), "pin memory for its inputs");
-        staged->memory = memory;
+        upload->memory = memory;
     }
-    staged->is_fresh = true;
-    return staged->memory;
+    upload->is_fresh = true;
+    return upload->memory;
 }
 
-static void upload_staged(Rt *rt)
+static void upload_all(Rt *rt)
 {
     struct RtGpuRuns *runs = rt->gpu->runs;
-    for (StagingBuffer *s = runs->staged; s < runs->staged + runs->nstaged; s++) {
+    for (Upload *s = runs->upload; s < runs->upload + runs->nuploads; s++) {
         if (s->is_fresh)
             rt_gpu_check(rt,
                          cudaMemcpyAsync(rt->arena + s->offset, s->memory, (size_t)s->bytes, cudaMemcpyHostToDevice,
@@ -283,13 +283,13 @@ bool rt_defers_pipeline(Rt *rt, const RtPipeline *p)
 
 int64_t rt_slice(const Rt *rt, int64_t micro) { return rt->gpu->runs->replayed ? 0 : micro; }
 
-static const char *staged_at(const Rt *rt, int64_t offset)
+static const char *uploaded_at(const Rt *rt, int64_t offset)
 {
     const struct RtGpuRuns *runs = rt->gpu->runs;
-    for (const StagingBuffer *s = runs->staged; s < runs->staged + runs->nstaged; s++)
+    for (const Upload *s = runs->upload; s < runs->upload + runs->nuploads; s++)
         if (s->offset <= offset && offset < s->offset + s->bytes)
             return s->memory + (offset - s->offset);
-    rt_fail("internal: an input of the pipeline is not staged");
+    rt_fail("internal: an input of the pipeline is not uploaded");
 }
 
 /* Copies the micro-batch's slices of inputs over the first ones. */
@@ -299,7 +299,7 @@ static void feed_slices(Rt *rt, const RtPipeline *p, int64_t micro)
     for (const RtFed *fed = p->fed; fed < p->fed + p->nfed && runs->first_slice != micro; fed++) {
         const int64_t first = rt_own_place(rt, fed->offset);
         rt_gpu_check(rt,
-                     cudaMemcpyAsync(rt->arena + first, staged_at(rt, first) + micro * fed->bytes, (size_t)fed->bytes,
+                     cudaMemcpyAsync(rt->arena + first, uploaded_at(rt, first) + micro * fed->bytes, (size_t)fed->bytes,
                                      cudaMemcpyHostToDevice, rt->gpu->compute),
                      "take its inputs");
     }
@@ -403,7 +403,7 @@ void rt_run(Rt *rt, const RtFunction *f)
 {
     RecordedFunction *recorded = recorded_of(rt, f);
     rt_gpu_watch_begin(rt);
-    upload_staged(rt);
+    upload_all(rt);
     if (rt->gpu->options.no_graph || rt_tracing || recorded->runs++ == 0) {
         launch_all(rt, f);
     } else {

@@ -310,7 +310,7 @@ char *rt_data_fetch(RtData *data, const int64_t *sequence)
 
 static char *place_of(const RtData *data, Rt *rt, int i)
 {
-    return rt_stage(rt, rt_own_place(rt, data->f->inputs[i].offset), bytes_of(data, i));
+    return rt_upload_place(rt, rt_own_place(rt, data->f->inputs[i].offset), bytes_of(data, i));
 }
 
 void rt_data_put(const RtData *data, Rt *rt)

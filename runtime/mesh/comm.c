@@ -97,16 +97,16 @@ char *rt_comm_place(const Rt *rt, int rank)
 
 static bool same_axes(const RtGroup *group, const RtCollective *collective)
 {
-    return group->naxes == collective->naxes && group->stages == collective->stages &&
+    return group->naxes == collective->naxes && group->members == collective->stages &&
            !memcmp(group->axis, collective->axis, (size_t)group->naxes * sizeof *group->axis);
 }
 
 /* Leaves only those members in a group along one axis whose coordinate is in the set; false if this rank is not. */
-static bool leave_stages(RtGroup *group, uint64_t stages)
+static bool leave_members(RtGroup *group, uint64_t members)
 {
     int own = -1, count = 0;
     for (int i = 0; i < group->count; i++) {
-        if (!(stages >> i & 1))
+        if (!(members >> i & 1))
             continue;
         own = i == group->own ? count : own;
         group->rank[count++] = group->rank[i];
@@ -121,7 +121,7 @@ static RtGroup form_group(Rt *rt, const RtCollective *collective)
 {
     const RtProgram *program = rt->program;
     const int *axis = collective->axis, naxes = collective->naxes;
-    RtGroup group = { .naxes = naxes, .stages = collective->stages };
+    RtGroup group = { .naxes = naxes, .members = collective->stages };
     group.own = block_of(program, rt->rank, axis, naxes, &group.count);
     group.rank = rt_allocate(group.count, sizeof *group.rank);
     memcpy(group.axis, axis, (size_t)naxes * sizeof *axis);
@@ -137,7 +137,7 @@ static RtGroup form_group(Rt *rt, const RtCollective *collective)
     for (int rank = 0; rank < rt->ranks; rank++)
         if (block_of(program, rank, others, nothers, &blocks) == colour)
             group.rank[block_of(program, rank, axis, naxes, &blocks)] = rank;
-    if (!group.stages || leave_stages(&group, group.stages))
+    if (!group.members || leave_members(&group, group.members))
         group.channel = program->comm->group(group.rank, group.count, group.own);
     return group;
 }

@@ -15,8 +15,8 @@ typedef struct {
     RtChannel *channel;
     int count, own; /* number of ranks; index of this rank */
     int naxes, axis[RT_MAX_AXES];
-    uint64_t stages; /* as of its collectives */
-    int *rank;       /* the rank of each member */
+    uint64_t members; /* as of its collectives */
+    int *rank;        /* the rank of each member */
 } RtGroup;
 
 /* Determines rank and ranks.  Ends the trainer if the number of ranks is not that of the program's mesh. */

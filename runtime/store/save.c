@@ -1,6 +1,6 @@
 /* save.c -- writes checkpoints; docs/trainer.md, section Checkpoints, specifies the contents of the file.
  *
- * A save goes through these stages, on all ranks alike; the last two are done by a thread each time:
+ * A save goes through these phases, on all ranks alike; the last two are done by a thread each time:
  *
  *   COPYING    into memory of the host, where the device does not leave that to the step that changes what is copied
  *   WRITING    each rank its parts, to FILE.tmp or to the files of an index
@@ -23,7 +23,7 @@
 
 enum { PART = 1 << 20 }; /* elements written at a time */
 
-typedef enum { IDLE, COPYING, WRITING, REPLACING } Stage;
+typedef enum { IDLE, COPYING, WRITING, REPLACING } Phase;
 
 struct RtSaving {
     Rt *rt;
@@ -31,7 +31,7 @@ struct RtSaving {
     RtLock *lock;
     RtSaveFiles files;
     RtSnapshot copy; /* of what this rank writes; without memory: it writes from the arena */
-    Stage stage;
+    Phase phase;
     RtPlace place; /* of the last save, as the following */
     RtNames names;
     char *kept;
@@ -224,7 +224,7 @@ static void replace_file(void *of)
         rt_shards_sweep(output->target);
 }
 
-/* --- Stages ------------------------------------------------------------------------------------- */
+/* --- Phases ------------------------------------------------------------------------------------- */
 
 /* By a thread, or at once. */
 static void run_job(struct RtSaving *s, void (*job)(void *of), bool beside)
@@ -255,27 +255,27 @@ static void begin_replacing(struct RtSaving *s, bool beside)
     check_complete(s);
     if (s->rt->rank == 0)
         run_job(s, replace_file, beside);
-    s->stage = REPLACING;
+    s->phase = REPLACING;
 }
 
 static void begin_writing(struct RtSaving *s)
 {
     run_job(s, write_copy, true);
-    s->stage = WRITING;
+    s->phase = WRITING;
 }
 
 bool rt_saving_advance(RtSaving *s, bool wait)
 {
-    if (s->stage == COPYING) {
+    if (s->phase == COPYING) {
         rt_copy_wait(s->rt);
         begin_writing(s);
     }
-    if (s->stage == WRITING && have_all_done(s, wait))
+    if (s->phase == WRITING && have_all_done(s, wait))
         begin_replacing(s, !wait);
-    if (s->stage != REPLACING || !have_all_done(s, wait))
+    if (s->phase != REPLACING || !have_all_done(s, wait))
         return false;
     rt_save_files_leave(&s->files);
-    s->stage = IDLE;
+    s->phase = IDLE;
     return true;
 }
 
@@ -296,13 +296,13 @@ bool rt_saving_start(RtSaving *s, const RtPlace *place, RtNames names, bool besi
     write_files(s, (Which){ .has_copy = copies });
     if (!copies)
         rt_save_files_finish(&s->files);
-    s->stage = copies ? COPYING : WRITING;
+    s->phase = copies ? COPYING : WRITING;
     if (is_readable)
         begin_writing(s);
     return copies;
 }
 
-bool rt_saving_is_under_way(const RtSaving *s) { return s->stage != IDLE; }
+bool rt_saving_is_under_way(const RtSaving *s) { return s->phase != IDLE; }
 
 int64_t rt_saving_bytes(const RtSaving *s)
 {

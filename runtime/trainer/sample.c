@@ -59,7 +59,8 @@ static void fill(Rt *rt, const RtFunction *f, const int32_t *text, int64_t lengt
         RtPart batch = rt_part(rt, input->batch, f->batch), seq = rt_part(rt, dim.split, dim.padded);
         int64_t rows = rt_part_size(rt, input->batch, f->batch), columns = rt_part_size(rt, dim.split, dim.padded);
         int64_t bytes = f->micro * rows * columns * (int64_t)sizeof(int32_t);
-        int32_t *to = rt_stage(rt, rt_own_place(rt, input->offset), bytes); /* [micro, batch, seq] of this rank */
+        int32_t *to =
+            rt_upload_place(rt, rt_own_place(rt, input->offset), bytes); /* [micro, batch, seq] of this rank */
         memset(to, 0, (size_t)bytes);
         for (int64_t s = 0; s < columns && rt_position(batch, 0) == 0; s++)
             if (rt_position(seq, s) + input->shift < length)

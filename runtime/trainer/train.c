@@ -19,7 +19,7 @@
 static void put(RtRun *run, int64_t offset, const void *word)
 {
     if (offset >= 0)
-        memcpy(rt_stage(&run->rt, rt_own_place(&run->rt, offset), 4), word, 4);
+        memcpy(rt_upload_place(&run->rt, rt_own_place(&run->rt, offset), 4), word, 4);
 }
 
 void rt_set_scalars(RtRun *run, const RtScalars *scalars)

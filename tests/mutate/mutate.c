@@ -19,8 +19,8 @@
 #include "interp/interp_number.h"
 #include "manager/pass.h"
 #include "manager/slopes.h"
+#include "micro.h"
 #include "mir/mir.h"
-#include "stages.h"
 #include "storage.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* plant_schedule.c -- faults in how micro-batches of a pipeline are interleaved: slots, events, what belongs to which
  * action.  The plain loop over micro-batches does not show any of them. */
+#include "micro.h"
 #include "plant.h"
+#include "ranks.h"
 #include "schedule/slots.h"
-#include "stages.h"
 #include "storage.h"
 
 /* --- Slots ------------------------------------------------------------------------------------------------ */

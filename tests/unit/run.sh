@@ -26,7 +26,7 @@ beside() # NAME
             passes/training/hoist.c passes/training/measures.c passes/layout/accumulator.c passes/simplify/cleanup.c ;;
     extent) echo codegen/extent.c codegen/text/names.c codegen/text/fill.c ;;
     rules) echo passes/simplify/rewrite.c passes/simplify/cleanup.c ;;
-    share) echo passes/layout/share_copies.c ;;
+    share) echo passes/layout/stage_shares.c ;;
     timeline) echo driver/timeline*.c ;;
     esac
 }

@@ -1,5 +1,5 @@
 /* test_share.c -- copies of several repeats on the stages of a pipeline: the best cut, against all cuts. */
-#include "layout/share_copies.h"
+#include "layout/stage_shares.h"
 #include "stages.h"
 
 #include <setjmp.h>
@@ -76,7 +76,7 @@ static void test_parts(void **state)
     (void)state;
     static const int64_t copies[] = { 3, 4, 1 }, stage[] = { 3, 1, 3, 1 };
     static const int64_t expected[3][4] = { { 3, -1, -1, -1 }, { 0, 1, 3, -1 }, { -1, -1, 0, 1 } };
-    int64_t part[3][MAX_STAGE_RANKS];
+    int64_t part[3][MAX_SET_RANKS];
     cut_repeats(copies, 3, stage, part);
     for (int repeat = 0; repeat < 3; repeat++)
         for (int i = 0; i < 4; i++)

@@ -1,9 +1,9 @@
-/* share_copies.c -- the number of copies of repeats that each stage of a pipeline runs: see share_copies.h.
+/* stage_shares.c -- the number of copies of repeats that each stage of a pipeline runs: see stage_shares.h.
  *
  * Of several repeats, the least bound that the FLOPs of all stages can keep is found by bisection: whether they can is
  * seen from the last stage on, each of which takes as much as it may.  Then, from the first one on, each stage takes
  * about the average of those that are left, as far as these can keep the bound, too. */
-#include "share_copies.h"
+#include "stage_shares.h"
 
 #include <math.h>
 
@@ -78,8 +78,8 @@ static int least_loaded(int ranks, const double *load, const int64_t *room, bool
 /* The copies of each rank in all chunks: one in each, at least. */
 static void share_totals(const ChunkLoads *c, int64_t *total)
 {
-    double sum[MAX_STAGE_RANKS] = { 0 };
-    int64_t room[MAX_STAGE_RANKS], left = 0;
+    double sum[MAX_SET_RANKS] = { 0 };
+    int64_t room[MAX_SET_RANKS], left = 0;
     for (int chunk = 0; chunk < c->count; chunk++)
         left += c->copies[chunk] - c->ranks;
     for (int rank = 0; rank < c->ranks; rank++) {
@@ -100,8 +100,8 @@ static void share_totals(const ChunkLoads *c, int64_t *total)
  * keep one for each chunk before. */
 static void share_chunk(const ChunkLoads *c, int chunk, int64_t *total, int64_t *part)
 {
-    double sum[MAX_STAGE_RANKS];
-    int64_t room[MAX_STAGE_RANKS];
+    double sum[MAX_SET_RANKS];
+    int64_t room[MAX_SET_RANKS];
     for (int rank = 0; rank < c->ranks; rank++) {
         part[rank] = 1;
         room[rank] = total[rank] - 1 - chunk;
@@ -117,9 +117,9 @@ static void share_chunk(const ChunkLoads *c, int chunk, int64_t *total, int64_t 
         total[rank] -= part[rank];
 }
 
-void share_chunks(const ChunkLoads *c, int64_t part[][MAX_STAGE_RANKS])
+void share_chunks(const ChunkLoads *c, int64_t part[][MAX_SET_RANKS])
 {
-    int64_t total[MAX_STAGE_RANKS];
+    int64_t total[MAX_SET_RANKS];
     share_totals(c, total);
     for (int chunk = c->count - 1; chunk >= 0; chunk--)
         share_chunk(c, chunk, total, part[chunk]);

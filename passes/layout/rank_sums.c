@@ -1,4 +1,4 @@
-/* stage_sums.c -- sums gradients over micro-batches whose terms are on different stages, as those of tied embeddings.
+/* rank_sums.c -- sums gradients over micro-batches whose terms are on different ranks, as those of tied embeddings.
  *
  *   func @bwd(%sum: ... partial(pp) on(pp=0+3))       func @bwd(%sum: ... on(pp=3), %1: ... on(pp=0))
  *     %a = dot ... on(pp=3)                             %a = dot ... on(pp=3)
@@ -9,12 +9,12 @@
  *   %dw = loop %zeros {callee=bwd, dims=[micro]}      %3, %4 = loop %zeros, %5 {callee=bwd, dims=[micro]}
  *                                                     %dw = pend %3, %4
  *
- * A term is then added where it is computed, in place; otherwise it would be kept from there to the sum, on a stage
- * that meanwhile runs its layers, and all stages leave room for it at one address.
+ * A term is then added where it is computed, in place; otherwise it would be kept from there to the sum, on a rank
+ * that meanwhile runs its layers, and all ranks leave room for it at one address.
  */
-#include "stage_sums.h"
+#include "rank_sums.h"
 
-#include "stages.h"
+#include "split_loop.h"
 #include "uses.h"
 
 /* A function returns its parameter plus the gradient as its i-th result. */
@@ -129,19 +129,19 @@ static Op *only_reader(const Func *f, Value *value)
     return uses_in(f, value) == 1 ? first_reader(value->def->next, &(Values){ 1, 1, &value }) : NULL;
 }
 
-static bool is_over_stages(const Module *m, const Op *op) { return op->attrs.axis >> pipeline_axis(m) & 1; }
+static bool is_over_kinds(const Module *m, const Op *op) { return op->attrs.axis >> m->kind_axis & 1; }
 
 /* Does it reduce the gradient over other axes, in a message of its own? */
 static bool reduces_alone(const Module *m, const Op *op)
 {
-    return info(op)->traits & SENDS && op->attrs.purpose == GRADIENT && !op->attrs.bucket && !is_over_stages(m, op);
+    return info(op)->traits & SENDS && op->attrs.purpose == GRADIENT && !op->attrs.bucket && !is_over_kinds(m, op);
 }
 
 /* With overlap_grads what reads the loop's result starts as soon as its last micro-batch is there, whatever else runs.
  * What is pending from several results would wait for the loop. */
 static bool may_wait(const Module *m, const Op *reader)
 {
-    return !m->train.overlap_grads || (reader && (is_over_stages(m, reader) || reduces_alone(m, reader)));
+    return !m->train.overlap_grads || (reader && (is_over_kinds(m, reader) || reduces_alone(m, reader)));
 }
 
 /* What the loop carries there for a term: in place of the sum, or new. */
@@ -195,7 +195,7 @@ static bool split_sums_of(Module *m, const Map *callers, Func *step, Op *loop)
     bool any = false;
     for (int i = (int)loop->attrs.carried - 1; i >= 0; i--) {
         const Sum sum = { callers, micro, micro->params.at[i], i };
-        const bool has_terms = sum.param->type.partial >> pipeline_axis(m) & 1;
+        const bool has_terms = sum.param->type.partial >> m->kind_axis & 1;
         const Op *terms = has_terms && is_zeros(arg(loop, i)) ? find_terms(m, &sum) : NULL;
         if (!terms || !may_wait(m, only_reader(step, loop->results.at[i])))
             continue;
@@ -207,11 +207,11 @@ static bool split_sums_of(Module *m, const Map *callers, Func *step, Op *loop)
 
 bool sum_terms_apart(Module *m)
 {
-    Func *step = pipeline_axis(m) >= 0 ? func_with_role(m, STEP) : NULL;
+    Func *step = m->kind_axis >= 0 ? func_with_role(m, STEP) : NULL;
     const Map callers = step ? note_callers(m) : (Map){ 0 };
     bool any = false;
     for (Op *op = step ? step->first : NULL; op; op = op->next)
-        if (op->attrs.carried && !runs_in_stages(op) && map_get(&callers, op->attrs.callee) == op)
+        if (op->attrs.carried && !is_split_loop(op) && map_get(&callers, op->attrs.callee) == op)
             any |= split_sums_of(m, &callers, step, op);
     return any;
 }

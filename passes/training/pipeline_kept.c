@@ -1,23 +1,24 @@
-/* kept.c -- the number of times that a rank keeps the residuals of a forward function.
+/* pipeline_kept.c -- the number of times that a rank keeps the residuals of a forward function.
  *
  * The stages of a pipeline differ in both their copies and their micro-batches in flight.  The answer is that of the
  * rank that keeps the most, a bound for all ranks: if the function saves B bytes less, the peak falls by at most B
  * times this number.
  */
-#include "kept.h"
+#include "pipeline_kept.h"
 
+#include "micro.h"
 #include "schedule/slots.h"
-#include "stages.h"
 
 #include <string.h>
 
-ResidualCopies kept_in(Arena *arena, Module *staged)
+ResidualCopies kept_in(Arena *arena, Module *compiled)
 {
-    ResidualCopies kept = { .staged = staged, .abreast = staged->train.abreast > 1 ? staged->train.abreast : 1 };
-    const Op *loop = micro_loop(staged);
+    ResidualCopies kept = { .compiled = compiled,
+                            .abreast = compiled->train.abreast > 1 ? compiled->train.abreast : 1 };
+    const Op *loop = scheduled_loop(compiled);
     MicroParts *parts = NEW(arena, MicroParts);
-    if (loop && loop->attrs.stages && find_parts(staged, find_func(staged, loop->attrs.callee), parts)) {
-        kept.schedule = schedule_of_loop(staged, loop, loop->attrs.stages, parts->chunks);
+    if (loop && find_parts(compiled, find_func(compiled, loop->attrs.callee), parts)) {
+        kept.schedule = schedule_of_loop(compiled, loop, loop->attrs.stages, parts->chunks);
         kept.parts = parts;
     }
     return kept;
@@ -41,14 +42,14 @@ double times_kept_once(const ResidualCopies *kept)
     return most * (double)kept->abreast;
 }
 
-double times_kept_in_stages(const ResidualCopies *kept, const char *name)
+double times_kept_in_flight(const ResidualCopies *kept, const char *name)
 {
     int64_t most = 0;
     for (int i = 0; kept->schedule && i < kept->parts->count; i++) {
         const StagePart *part = &kept->parts->part[i];
         for (int k = 0; k < part->nloops; k++)
             for (int rank = 0; rank < kept->schedule->ranks && !strcmp(part->loop[k]->attrs.callee, name); rank++) {
-                const int64_t own = part_size(kept->staged, &part->loop[k]->attrs.dims.dim[0], rank) *
+                const int64_t own = part_size(kept->compiled, &part->loop[k]->attrs.dims.dim[0], rank) *
                                     in_flight(kept->schedule, rank, part->chunk);
                 most = own > most ? own : most;
             }

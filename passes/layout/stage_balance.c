@@ -1,18 +1,19 @@
-/* balance.c -- the number of copies of a repeat that each stage of a pipeline runs, if the layout does not say.
+/* stage_balance.c -- the number of copies of a repeat that each stage of a pipeline runs, if the layout does not say.
  *
  * All stages should take equally long: the time of a step is that of the slowest.  What is before the repeat is on the
  * first stage, what is after it on the last one, forward and backward, so these get fewer copies: the FLOPs of a
  * micro-batch are counted from its ops.  Copies are alike, so giving each to the stage that then has least is optimal.
- * Several repeats that share the stages are one sequence of copies, see share_copies.h; what stands between two is on
+ * Several repeats that share the stages are one sequence of copies, see stage_shares.h; what stands between two is on
  * the stage where the former ends.  A repeat in chunks is several loops, each of which passes all ranks; what is before
  * it is in the first one's first stage, what is after it in the last one's last stage.
  */
-#include "balance.h"
+#include "stage_balance.h"
 
 #include "cost/cost.h"
 #include "map.h"
-#include "share_copies.h"
-#include "stage_layout.h"
+#include "rank_layout.h"
+#include "split_loop.h"
+#include "stage_shares.h"
 #include "stages.h"
 #include "uses.h"
 
@@ -162,7 +163,7 @@ static Name chunk_text(Module *m, const ChunkLoads *c, int chunk, const int64_t 
 static void balance_chunks(const Balance *b, ShardRule *first)
 {
     ShardRule *rules[MAX_CHUNKS];
-    int64_t part[MAX_CHUNKS][MAX_STAGE_RANKS];
+    int64_t part[MAX_CHUNKS][MAX_SET_RANKS];
     const ChunkLoads c = find_chunks(b, first, rules);
     for (int chunk = 0; chunk < c.count; chunk++)
         if (rules[chunk]->parts || c.copies[chunk] < c.ranks)
@@ -178,7 +179,7 @@ static void balance_repeats(const Balance *b, ShardRule *first)
 {
     const int ranks = (int)b->m->axis_size[b->axis];
     ShardRule *rules[MAX_REPEATS];
-    int64_t copies[MAX_REPEATS], stage[MAX_STAGE_RANKS], part[MAX_REPEATS][MAX_STAGE_RANKS], all = 0, at = 0;
+    int64_t copies[MAX_REPEATS], stage[MAX_SET_RANKS], part[MAX_REPEATS][MAX_SET_RANKS], all = 0, at = 0;
     for (int i = 0; i < b->repeats; i++, first = first->next) {
         rules[i] = first = next_chunk(b->m, first, b->axis);
         copies[i] = copies_in(b->m, first);
@@ -211,7 +212,7 @@ static int count_repeats(const Module *m, ShardRule *first, int axis)
 static Balance weighed(Module *m, const Func *step, int axis, ShardRule *first)
 {
     Balance b = { .m = m, .axis = axis, .seen.arena = &m->arena };
-    const int repeats = first && m->axis_size[axis] <= MAX_STAGE_RANKS ? count_repeats(m, first, axis) : 0;
+    const int repeats = first && m->axis_size[axis] <= MAX_SET_RANKS ? count_repeats(m, first, axis) : 0;
     b.repeats = repeats > MAX_REPEATS ? 0 : repeats;
     if (b.repeats)
         weigh(&b, step);
@@ -221,7 +222,7 @@ static Balance weighed(Module *m, const Func *step, int axis, ShardRule *first)
 void balance_stages(Module *m)
 {
     const Func *step = func_with_role(m, STEP);
-    if (pipeline_axis(m) >= 0 || !step) /* laid out already */
+    if (m->kind_axis >= 0 || !step) /* laid out already */
         return;
     for (int axis = 0; axis < m->naxes; axis++) {
         ShardRule *first = next_chunk(m, m->rules, axis);

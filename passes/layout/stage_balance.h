@@ -1,6 +1,6 @@
-/* balance.h -- the number of copies of a repeat that each stage of a pipeline runs. */
-#ifndef MPC_BALANCE_H
-#define MPC_BALANCE_H
+/* stage_balance.h -- the number of copies of a repeat that each stage of a pipeline runs. */
+#ifndef MPC_STAGE_BALANCE_H
+#define MPC_STAGE_BALANCE_H
 
 #include "ir.h"
 
