@@ -79,10 +79,9 @@ static void add_op(Survey *s, const StagePart *part, const Op *op, const Op *aro
 
 static void add_work(Survey *s)
 {
-    const uint64_t all = ALL_RANKS >> (64 - s->ranks);
     assign_parts(&s->parts);
     for (const Op *op = s->parts.micro->first; op; op = op->next)
-        add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, all, 1);
+        add_op(s, part_numbered(&s->parts, part_of(&s->parts, op)), op, NULL, ranks_of_axis(s->m, s->m->kind_axis), 1);
 }
 
 /* The value that this one is a copy of, in its function: itself, if it is none. */
@@ -108,47 +107,19 @@ static bool is_handed_on(const Module *m, const Op *loop, int carried)
 
 /* --- Texts ------------------------------------------------------------------------------------------- */
 
-/* The dim that it is a chunk of, or itself. */
-static Name without_chunk(const Module *m, Name dim)
-{
-    const MadeDim *chunk = made_dim(m, dim, MADE_CHUNK);
-    return chunk ? chunk->of : dim;
-}
-
-static int64_t copies_before(const Survey *s, Name dim, int chunk)
-{
-    int64_t copies = 0;
-    for (int before = 0; before < chunk; before++) {
-        const StagePart *part = part_doing(&s->parts, FORWARD_ACTION, before);
-        for (int i = 0; i < part->nloops; i++) {
-            const Dim *other = &part->loop[i]->attrs.dims.dim[0];
-            copies += without_chunk(s->m, dim) == without_chunk(s->m, other->name) ? other->size : 0;
-        }
-    }
-    return copies;
-}
-
 /* "h.0 to h.3", where `h` is the instance that is repeated; of several instances, "layers 0 to 3".  The number-th
  * repeat of its chunk; NULL: the stage has none of its copies. */
 static const char *slices_text(const Survey *s, int stage, int number)
 {
-    const int chunk = stage / s->ranks, rank = rank_of_stage(s->p->picture.schedule, stage);
-    const Dim *dim = &part_doing(&s->parts, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
-    const MadeDim *copies = copies_dim(s->m, dim->name);
-    const char *name =
-        arena_text(s->arena, "%s%s", copies ? copies->of : without_chunk(s->m, dim->name), copies ? "." : " ");
-    const Param *param = s->m->params;
-    while (param && find_dim(&param->type, dim->name) < 0)
-        param = param->next;
-    const int64_t bodies = param ? 1 + param->skips : 1;
-    const int64_t before = param ? param->first : copies_before(s, dim->name, chunk);
-    const int64_t first = before + bodies * part_first(s->m, dim, rank);
-    const int64_t last = first + bodies * part_size(s->m, dim, rank) - 1;
-    if (last < first)
+    const int rank = rank_of_stage(s->p->picture.schedule, stage);
+    const StageCopies c = stage_copies(&s->parts, stage / s->ranks, number, rank);
+    const char *name = arena_text(s->arena, "%s%s", c.name, c.is_instance ? "." : " ");
+    if (c.count == 0)
         return NULL;
-    if (first == last)
-        return arena_text(s->arena, "%s%" PRId64, name, first);
-    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, first, copies ? name : "", last);
+    if (c.count == 1)
+        return arena_text(s->arena, "%s%" PRId64, name, c.first);
+    return arena_text(s->arena, "%s%" PRId64 " to %s%" PRId64, name, c.first, c.is_instance ? name : "",
+                      c.first + c.count - 1);
 }
 
 static const char *contents_text(const Survey *s, int stage)
@@ -229,7 +200,7 @@ static void set_costs(Survey *s, const Report *r)
 static void set_memory(Survey *s, const MemoryUse *of_kind)
 {
     const PipelineSchedule *schedule = s->p->picture.schedule;
-    const PipelineSlots *slots = s->loop->attrs.stages ? pipeline_slots(s->m, s->loop) : NULL;
+    const MicroSlots *slots = s->loop->attrs.stages ? slots_of_loop(s->m, s->loop) : NULL;
     double *fixed = NEW_ARRAY(s->arena, double, s->ranks), *held = NEW_ARRAY(s->arena, double, s->stages);
     for (int i = 0; slots && i < slots->nrings; i++) {
         int64_t bytes[MAX_SET_RANKS];

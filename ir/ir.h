@@ -325,13 +325,13 @@ typedef struct Module {
     Type *inferred; /* buffer of infer_results */
     int inferred_room;
     Diags *diags;
-    Loc pipeline_said;                 /* the section `pipeline` that has been read: see schedule/pipeline_text.h */
+    Loc pipeline_said;                 /* the section `pipeline` that has been read: see mir/pipeline_text.h */
     Source *table;                     /* the user's schedule, see schedule/table.c; NULL: none */
     struct Map *needed;                /* see note_ranks() in needed.h */
     int kind_axis;                     /* along which ranks are of several kinds: see split_loop.h; -1: all are alike */
     struct PipelineSchedule *schedule; /* certified last: see schedule_of_loop() */
     struct Kinds *kinds;               /* of ranks, of the placed program: see kinds/kinds.h */
-    struct PipelineSlots *slots;       /* of the loop with {stages}, once it is placed: see schedule/slots.h */
+    struct MicroSlots *slots;          /* of the loop with {stages}, once it is placed: see schedule/slots.h */
     const struct Target *target;       /* the device: see target.h */
 } Module;
 

@@ -27,6 +27,8 @@ uint64_t ranks_of_axis(const Module *m, int axis)
     return count < MAX_SET_RANKS ? ALL_RANKS >> (MAX_SET_RANKS - count) : ALL_RANKS;
 }
 
+int count_kinds(const Module *m) { return m->kind_axis < 0 ? 1 : (int)m->axis_size[m->kind_axis]; }
+
 bool is_send(const Op *op) { return info(op)->traits & MOVES && info(op)->traits & SENDS; }
 
 /* A sum of terms on different ranks: each rank adds what it holds, and the sum of these is pending. */

@@ -17,6 +17,7 @@ bool is_one_rank(RankSet on);
 RankSet common_ranks(RankSet a, RankSet b);        /* axis -1: there are none */
 RankSet unless_all(const Module *m, RankSet on);   /* a type names no ranks if its value is on all */
 uint64_t ranks_of_axis(const Module *m, int axis); /* all of an axis, as a set */
+int count_kinds(const Module *m);                  /* of ranks, by their number along kind_axis */
 
 bool is_send(const Op *op); /* from some ranks to others */
 

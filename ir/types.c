@@ -199,7 +199,7 @@ static bool same_RankSet(RankSet a, RankSet b) { return same_ranks(a, b); }
 static bool same_Int(Int a, Int b) { return a == b; }
 static bool same_Flag(Flag a, Flag b) { return a == b; }
 static bool same_Zigzag(Zigzag a, Zigzag b) { return a == b; }
-static bool same_StageSchedule(StageSchedule a, StageSchedule b) { return a == b; }
+static bool same_ActionOrder(ActionOrder a, ActionOrder b) { return a == b; }
 static bool same_Tier(Tier a, Tier b) { return a == b; }
 static bool same_Purpose(Purpose a, Purpose b) { return a == b; }
 static bool same_ProductRole(ProductRole a, ProductRole b) { return a == b; }

@@ -191,7 +191,7 @@ static void write_pend(FuncText *t, const Op *op)
     const Value *y = result(op);
     const char *to = pointer_to(t, y), *bytes = own_bytes(t, &y->type), *before = "";
     RankSet without = y->type.on.at ? y->type.on : (RankSet){ ALL_RANKS, arg(op, 0)->type.on.axis };
-    without.at &= ALL_RANKS >> (MAX_SET_RANKS - m->axis_size[without.axis]);
+    without.at &= ranks_of_axis(m, without.axis);
     char *text = "";
     for (int i = 0; i < op->args.count; i++) {
         const RankSet own = arg(op, i)->type.on;

@@ -274,7 +274,7 @@ void write_loop(FuncText *t, const Op *op)
     open_text(&l.last);
     open_text(&l.after);
     if (is_interleaved) {
-        write_pipeline(&l);
+        write_scheduled(&l);
         write_statement(t, arena_text(&m->arena, "%s: @%s, in stages", place_text(m, op), callee->name),
                         close_text(&m->arena, &l.before));
         return;

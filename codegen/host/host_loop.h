@@ -23,6 +23,6 @@ const char *slice_of(LoopText *l,
 void copy_initial(LoopText *l, const Value *from, const Value *to); /* before the loop, of a value carried in place */
 const char *turn_condition(LoopText *l);                            /* host_turn.c */
 const char *fed_slices(LoopText *l, int *count);                    /* the same, of the actions of a pipeline */
-void write_pipeline(LoopText *l);                                   /* its functions and tables, and before the loop */
+void write_scheduled(LoopText *l);                                  /* its functions and tables, and before the loop */
 
 #endif

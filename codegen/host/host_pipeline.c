@@ -23,7 +23,7 @@
 typedef struct {
     FuncText t; /* of the function that runs it */
     LoopText l; /* the loop over micro-batches */
-    const PipelineSlots *slots;
+    const MicroSlots *slots;
     const Op *call;
 } HalfText;
 
@@ -131,7 +131,7 @@ static char *slots_text(Module *m, const int *slots, int stages)
     return text;
 }
 
-static void write_rings(Host *h, const PipelineSlots *slots, int64_t base)
+static void write_rings(Host *h, const MicroSlots *slots, int64_t base)
 {
     Module *m = h->m;
     FILE *out = h->functions.out;
@@ -148,7 +148,7 @@ static void write_rings(Host *h, const PipelineSlots *slots, int64_t base)
 /* The messages from one stage to the next one in their direction. */
 typedef struct {
     Host *h;
-    const PipelineSlots *slots;
+    const MicroSlots *slots;
     Text rows;
     int count;
 } Messages;
@@ -191,7 +191,7 @@ static const char *messages_name(Module *m, const StagePart *part, const char *w
 }
 
 /* A row for each value that the loop carries from stage to stage. */
-static const char *write_inner(Host *h, const PipelineSlots *slots, const StagePart *part, const Op *loop, int number)
+static const char *write_inner(Host *h, const MicroSlots *slots, const StagePart *part, const Op *loop, int number)
 {
     Messages t = { h, slots, .count = 0 };
     open_text(&t.rows);
@@ -202,7 +202,7 @@ static const char *write_inner(Host *h, const PipelineSlots *slots, const StageP
 }
 
 /* A row for each value that the part receives from the chunk before. */
-static const char *write_border(Host *h, const PipelineSlots *slots, const StagePart *part)
+static const char *write_border(Host *h, const MicroSlots *slots, const StagePart *part)
 {
     Messages t = { h, slots, .count = 0 };
     const Func *f = find_func(h->m, part->call->attrs.callee);
@@ -304,7 +304,7 @@ typedef struct {
     Map of_loop, of_part; /* what refers to the table */
 } Tables;
 
-static void write_message_tables(Host *h, const PipelineSlots *slots, Tables *tables)
+static void write_message_tables(Host *h, const MicroSlots *slots, Tables *tables)
 {
     for (int i = 0; i < slots->parts.count; i++) {
         const StagePart *part = &slots->parts.part[i];
@@ -318,7 +318,7 @@ static void write_message_tables(Host *h, const PipelineSlots *slots, Tables *ta
     }
 }
 
-static const char *messages_of(Host *h, const PipelineSlots *slots, const Tables *tables, ActionKind kind, int stage)
+static const char *messages_of(Host *h, const MicroSlots *slots, const Tables *tables, ActionKind kind, int stage)
 {
     const PipelineSchedule *s = slots->schedule;
     const int next = kind == FORWARD_ACTION ? stage + 1 : stage - 1;
@@ -331,7 +331,7 @@ static const char *messages_of(Host *h, const PipelineSlots *slots, const Tables
     return loop ? map_get(&tables->of_loop, loop) : (internal_error(h->m, part->call, "no loop joins two stages"), "");
 }
 
-static Lists write_lists(Host *h, const PipelineSlots *slots)
+static Lists write_lists(Host *h, const MicroSlots *slots)
 {
     Lists lists = { .message = { NULL } };
     Tables tables = { .of_loop.arena = &h->m->arena, .of_part.arena = &h->m->arena };
@@ -359,7 +359,7 @@ static const char *recorded_text(LoopText *l)
                  : "    .records = true,\n";
 }
 
-static void write_table(LoopText *l, const PipelineSlots *slots)
+static void write_table(LoopText *l, const MicroSlots *slots)
 {
     Host *h = l->t->h;
     Module *m = h->m;
@@ -400,7 +400,7 @@ static void write_table(LoopText *l, const PipelineSlots *slots)
 
 /* --- The statement ----------------------------------------------------------------------------- */
 
-static void write_action(const LoopText *l, const PipelineSlots *slots, const StagePart *part)
+static void write_action(const LoopText *l, const MicroSlots *slots, const StagePart *part)
 {
     FuncText *t = l->t;
     Host *h = t->h;
@@ -438,11 +438,11 @@ static void write_reduction(const LoopText *l, int chunk)
          { "name", reduction_name(m, chunk) }, { "stage", own_rank_text(&t) }, { "body", body });
 }
 
-void write_pipeline(LoopText *l)
+void write_scheduled(LoopText *l)
 {
     FuncText *t = l->t;
     Host *h = t->h;
-    const PipelineSlots *slots = pipeline_slots(h->m, l->op);
+    const MicroSlots *slots = slots_of_loop(h->m, l->op);
     if (!slots->schedule || slots->parts.part[slots->parts.count - 1].call != l->callee->last) {
         internal_error(h->m, l->op, "a micro-batch is not cut in parts");
         return;

@@ -12,7 +12,7 @@
 static bool is_inside_another(const Planner *p, const PlanLayout *layout, int axis)
 {
     for (int i = 0; i < axis; i++)
-        if (layout->size[i] > 1 && !p->axis[i].is_pipeline && !p->axis[i].is_batch)
+        if (layout->size[i] > 1 && splits_micro_batch(&p->axis[i]))
             return true;
     return false;
 }

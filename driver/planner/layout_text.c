@@ -71,7 +71,7 @@ static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *
 static const char *pipeline_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
 {
     const char *text = arena_text(arena, "    pipeline %s over %s", dims_text(arena, ast->child), ast->init->name);
-    if (pipeline_ranks(p, layout) > 1)
+    if (has_schedule(p, layout))
         text = arena_text(arena, "%s, schedule = %s", text, schedule_word[layout->schedule]);
     if (layout->chunks > 1)
         text = arena_text(arena, "%s, chunks = %d", text, layout->chunks);

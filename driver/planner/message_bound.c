@@ -151,7 +151,7 @@ static PlanLayout sender_of(const Planner *p, const PlanLayout *layout)
     PlanLayout sender = { .microbatch = layout->microbatch, .recompute = RECOMPUTE_NONE, .chunks = 1 };
     sender.zero = sums_late(p, layout);
     for (int i = 0; i < p->naxes; i++)
-        sender.size[i] = p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];
+        sender.size[i] = splits_micro_batch(&p->axis[i]) ? layout->size[i] : 1;
     return sender;
 }
 

@@ -23,7 +23,7 @@ static void add_layout(const Planner *p, cJSON *object, const PlanLayout *l)
         add_json_integer(object, "pieces", l->pieces);
     if (may_be_abreast(p, l))
         add_json_integer(object, "abreast", l->abreast);
-    if (pipeline_ranks(p, l) > 1) {
+    if (has_schedule(p, l)) {
         cJSON_AddStringToObject(object, "schedule", schedule_word[l->schedule]);
         add_json_integer(object, "chunks", l->chunks);
     }

@@ -176,9 +176,9 @@ static const char *kept_words(const Planner *p, const PlanLayout *l)
         text = arena_text(a, "%s --keep pieces=%d", text, l->pieces);
     if (may_be_abreast(p, l))
         text = arena_text(a, "%s --keep abreast=%d", text, l->abreast);
-    return pipeline_ranks(p, l) == 1
-               ? text
-               : arena_text(a, "%s --keep schedule=%s --keep chunks=%d", text, schedule_word[l->schedule], l->chunks);
+    return has_schedule(p, l)
+               ? arena_text(a, "%s --keep schedule=%s --keep chunks=%d", text, schedule_word[l->schedule], l->chunks)
+               : text;
 }
 
 /* This layout into the model's file; then its step, and its trainer. */

@@ -11,7 +11,7 @@ static const char *zero_text(const Planner *p, const PlanLayout *l)
 
 static const char *schedule_text(const Planner *p, const PlanLayout *l)
 {
-    if (pipeline_ranks(p, l) == 1)
+    if (!has_schedule(p, l))
         return "-";
     return l->chunks > 1 ? arena_text(p->arena, "%s %d", schedule_word[l->schedule], l->chunks)
                          : schedule_word[l->schedule];

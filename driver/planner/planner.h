@@ -76,6 +76,8 @@ typedef struct {
     int64_t dealt;    /* the common divisor of the sizes of what it splits but pairs; 0: nothing */
 } PlanAxis;
 
+static inline bool splits_micro_batch(const PlanAxis *axis) { return !axis->is_batch && !axis->is_pipeline; }
+
 /* A dim that axes split. */
 typedef struct {
     const char *name;
@@ -165,7 +167,8 @@ int64_t copies_along(const Module *m, Name dim);    /* that loops of the module 
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
-const Ast *statement(const Planner *p, AstKind kind); /* the first one of the layout; NULL: there is none */
+bool has_schedule(const Planner *p, const PlanLayout *layout); /* does one interleave its micro-batches? */
+const Ast *statement(const Planner *p, AstKind kind);          /* the first one of the layout; NULL: there is none */
 int64_t ranks_on_axes(const Planner *p, const PlanLayout *layout, unsigned axes); /* as bits */
 bool attends_apart(const Planner *p, const PlanLayout *layout); /* do ranks share sequences that attend? */
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);

@@ -203,6 +203,8 @@ int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout)
     return 1;
 }
 
+bool has_schedule(const Planner *p, const PlanLayout *layout) { return pipeline_ranks(p, layout) > 1; }
+
 int64_t micro_batches(const Planner *p, const PlanLayout *layout)
 {
     return p->sequences / data_ranks(p, layout) / layout->microbatch;
@@ -488,7 +490,7 @@ void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, voi
         [ONE_F_ONE_B] = { 1, 1 }, [INTERLEAVED] = { 2, MAX_CHUNKS }, [ZB_H1] = { 1, 1 }, [ZB_V] = { 2, 2 }
     };
     layout.schedule = ONE_F_ONE_B, layout.chunks = 1;
-    if (pipeline_ranks(p, &layout) == 1) {
+    if (!has_schedule(p, &layout)) {
         visit(context, &layout);
         return;
     }

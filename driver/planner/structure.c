@@ -232,7 +232,7 @@ static PlanLayout widest(const Planner *p, const PlanLayout *layout)
         return wide;
     wide.microbatch = layout->microbatch > 1 ? 2 : 1;
     for (int i = 0; i < p->naxes; i++)
-        ranks /= p->axis[i].is_batch || p->axis[i].is_pipeline ? 1 : layout->size[i];
+        ranks /= splits_micro_batch(&p->axis[i]) ? layout->size[i] : 1;
     for (int64_t size = 1; size <= p->sequences && size <= ranks; size++)
         most = p->sequences % size == 0 ? size : most;
     for (int i = 0; i < p->naxes; i++)

@@ -299,11 +299,11 @@ static int micro_batches(const Module *m)
 }
 
 /* The schedule and the placement of its stages; false, with `why` and `help`, if there is none for these counts. */
-static bool use_generated(Layout *p, StageSchedule schedule, int ranks, const char **why, const char **help)
+static bool use_generated(Layout *p, ActionOrder schedule, int ranks, const char **why, const char **help)
 {
     Lower *l = p->l;
-    const PipelineSchedule *s = make_schedule(l->arena, StageSchedule_words[schedule], ranks, p->pipeline.chunks,
-                                              micro_batches(l->m), why, help);
+    const PipelineSchedule *s =
+        make_schedule(l->arena, ActionOrder_words[schedule], ranks, p->pipeline.chunks, micro_batches(l->m), why, help);
     if (p->pipeline.repeats)
         l->m->train.stages = schedule;
     p->pipeline.placement = s ? s->placement : CYCLIC;
@@ -311,7 +311,7 @@ static bool use_generated(Layout *p, StageSchedule schedule, int ranks, const ch
 }
 
 /* A generated one with stages in the same places. */
-static StageSchedule like_table(Lower *l, Diags *diags, const MeshAxis *axis, int chunks)
+static ActionOrder like_table(Lower *l, Diags *diags, const MeshAxis *axis, int chunks)
 {
     if (chunks > 1)
         return table_placement(l->arena, diags, (int)axis->declared, chunks) == VEE ? STAGES_ZB_V : STAGES_INTERLEAVED;
@@ -350,7 +350,7 @@ static void use_schedule(Layout *p, const Ast *ast, const char *word, const Mesh
 {
     Lower *l = p->l;
     const char *name = strcmp(word, "zb") != 0 ? word : p->pipeline.chunks > 1 ? "zb-v" : "zb-h1";
-    const StageSchedule schedule = WORD_OF(StageSchedule, name);
+    const ActionOrder schedule = WORD_OF(ActionOrder, name);
     const int64_t abreast = l->m->train.abreast;
     const char *why, *help;
     if (use_generated(p, schedule, (int)axis->size, &why, &help) || l->options->shrink)

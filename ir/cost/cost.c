@@ -22,7 +22,7 @@ uint64_t ranks_that_run(const Module *m, const Func *f, const Op *op, uint64_t a
     const RankSet held = ranks_held(m, op);
     if (held.axis < 0)
         return around;
-    return around & ALL_RANKS >> (64 - m->axis_size[held.axis]) & (m->needed ? ranks_running(m, op) : held.at);
+    return around & ranks_of_axis(m, held.axis) & (m->needed ? ranks_running(m, op) : held.at);
 }
 
 /* The share of those ranks that run f which run an op of it: those of its own ranks, `on`. */
@@ -32,7 +32,7 @@ static double share_of_ranks(const Module *m, const Func *f, const Op *op, uint6
     *on = ranks_that_run(m, f, op, around);
     if (axis < 0)
         return 1;
-    const uint64_t all = ALL_RANKS >> (64 - m->axis_size[axis]);
+    const uint64_t all = ranks_of_axis(m, axis);
     return *on ? __builtin_popcountll(*on) / (double)__builtin_popcountll(around & all) : 0;
 }
 
@@ -88,7 +88,7 @@ static Axes axes_of_dim(const Dim *dim)
 
 static bool runs_on_one_rank(const Module *m, const Op *op)
 {
-    const uint64_t on = m->needed ? ranks_running(m, op) & ALL_RANKS >> (64 - m->axis_size[m->kind_axis]) : 0;
+    const uint64_t on = m->needed ? ranks_running(m, op) & ranks_of_axis(m, m->kind_axis) : 0;
     return on && !(on & (on - 1));
 }
 
@@ -148,7 +148,7 @@ Traffic op_traffic(const Module *m, const Op *op)
     int64_t before = local_bytes(m, &arg(op, 0)->type), after = local_bytes(m, &result(op)->type);
     const RankSet on = arg(op, 0)->type.on, to = result(op)->type.on; /* these alone, if they are the group */
     const bool moves = info(op)->traits & MOVES, among = on.at && (moves || op->attrs.axis >> on.axis & 1);
-    const uint64_t ranks = !moves ? on.at : to.at ? on.at | to.at : ALL_RANKS >> (64 - m->axis_size[on.axis]);
+    const uint64_t ranks = !moves ? on.at : to.at ? on.at | to.at : ranks_of_axis(m, on.axis);
     Traffic traffic = { .ranks = among ? __builtin_popcountll(ranks) : count_ranks(m, op->attrs.axis),
                         .volume = (double)(before > after ? before : after) };
     if (op->kind == OP_all_reduce) /* a reduce-scatter, and an all-gather */

@@ -39,9 +39,9 @@ typedef struct {
     Classes *classes;
     Module *m;
     Kinds *kinds;
-    int kind;                   /* of rank */
-    const PipelineSlots *slots; /* NULL: no schedule */
-    int64_t base;               /* the frames begin here in the plan, after the values that outlive a step */
+    int kind;                /* of rank */
+    const MicroSlots *slots; /* NULL: no schedule */
+    int64_t base;            /* the frames begin here in the plan, after the values that outlive a step */
 } PeakSearch;
 
 typedef struct {
@@ -380,7 +380,7 @@ static PeakSearch begin_search(Classes *classes, Kinds *kinds, int kind, UseList
 {
     PeakSearch plan = { .classes = classes, .m = classes->m, .kinds = kinds, .kind = kind };
     const Op *loop = scheduled_loop(plan.m);
-    plan.slots = loop ? pipeline_slots(plan.m, loop) : NULL;
+    plan.slots = loop ? slots_of_loop(plan.m, loop) : NULL;
     Map seen = { .arena = &plan.m->arena };
     for (int i = 0; i < N_PROGRAMS; i++)
         if (func_with_role(plan.m, programs[i]))

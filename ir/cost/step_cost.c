@@ -256,16 +256,6 @@ double bytes_between_stages(const Module *m, const MicroParts *parts,
     return most;
 }
 
-/* The schedule of a step with one micro-batch, whose loops in stages are in the step itself. */
-static const PipelineSchedule *schedule_of_one(const StepCost *cost, MicroParts *parts)
-{
-    const char *why, *help;
-    if (micro_loop(cost->m) || !find_parts(cost->m, func_with_role(cost->m, STEP), parts) || !parts->count)
-        return NULL;
-    PipelineSchedule *schedule = make_schedule(cost->arena, "naive", cost->kinds, parts->chunks, 1, &why, &help);
-    return schedule && order_messages(cost->arena, schedule, &why) ? schedule : NULL;
-}
-
 static void find_schedule(StepCost *cost, const Op **loop, MicroParts *parts)
 {
     if (cost->m->kind_axis < 0)
@@ -274,7 +264,7 @@ static void find_schedule(StepCost *cost, const Op **loop, MicroParts *parts)
     if (cost->schedule)
         assign_parts(parts);
     else
-        cost->schedule = schedule_of_one(cost, parts);
+        cost->schedule = schedule_of_one(cost->m, cost->arena, parts);
     if (!cost->schedule)
         return;
     cost->unscheduled = NULL;
@@ -321,7 +311,7 @@ static void add_step(Walk *w, const Func *step, const Op *pipeline, const MicroP
 StepCost step_cost(Module *m, const Classes *classes, Arena *arena)
 {
     const Func *step = func_with_role(m, STEP);
-    StepCost cost = { .m = m, .arena = arena, .kinds = m->kind_axis < 0 ? 1 : (int)m->axis_size[m->kind_axis] };
+    StepCost cost = { .m = m, .arena = arena, .kinds = count_kinds(m) };
     MicroParts parts = { 0 };
     const Op *loop = NULL;
     Walk w = { .cost = &cost,

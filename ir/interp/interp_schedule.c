@@ -20,7 +20,7 @@ typedef struct {
     Interp *in;
     const Op *loop;
     const Func *micro;
-    const PipelineSlots *slots;
+    const MicroSlots *slots;
     int axis, ranks;
     int64_t first_slot; /* its address */
     Sharded *sum;       /* what the loop carries: of each rank, as its last action has left it */
@@ -371,7 +371,7 @@ static bool is_cut(Pipeline *p)
 
 bool run_schedule(Interp *in, const Op *loop, const Func *micro, const Sharded args[], Sharded results[])
 {
-    Pipeline p = { .in = in, .loop = loop, .micro = micro, .slots = pipeline_slots(in->m, loop) };
+    Pipeline p = { .in = in, .loop = loop, .micro = micro, .slots = slots_of_loop(in->m, loop) };
     Map *needed = in->m->needed;
     if (!p.slots->schedule || !is_cut(&p) || !begin_iterations(in, loop, micro, &p.micros))
         return false;

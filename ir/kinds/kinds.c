@@ -165,7 +165,7 @@ typedef struct {
 
 typedef struct FrameUses {
     Kinds *kinds;
-    const PipelineSlots *slots; /* NULL: no schedule */
+    const MicroSlots *slots; /* NULL: no schedule */
     int count, room;
     Use *use;
 } FrameUses;
@@ -206,7 +206,7 @@ static void use_value(FrameUses *all, const Func *f, const Value *value)
     use_on_each(all, value->storage->at, bytes, holders_of(m, value) | ranks_needing(&all->kinds->readers, value));
 }
 
-void slot_bytes(Kinds *kinds, const PipelineSlots *slots, int ring, int64_t bytes[])
+void slot_bytes(Kinds *kinds, const MicroSlots *slots, int ring, int64_t bytes[])
 {
     const Func *micro = find_func(kinds->m, slots->loop->attrs.callee);
     const Values *all = &slots->ring[ring].call->results;
@@ -374,7 +374,7 @@ const KindFrame *kind_frame(Kinds *kinds, const Func *f)
     if (kinds->axis < 0)
         return frame;
     const Op *loop = scheduled_loop(m);
-    FrameUses all = { .kinds = kinds, .slots = loop ? pipeline_slots(m, loop) : NULL };
+    FrameUses all = { .kinds = kinds, .slots = loop ? slots_of_loop(m, loop) : NULL };
     if (is_program(f))
         use_outer(&all);
     use_frame(&all, f);

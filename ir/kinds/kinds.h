@@ -58,7 +58,7 @@ int64_t scratch_of(Kinds *kinds, const Op *op); /* bytes that its kernel uses be
 int64_t largest_arena(Module *m); /* of the kind of rank that needs most */
 
 /* The bytes of a slot of that ring, on each kind of rank. */
-void slot_bytes(Kinds *kinds, const struct PipelineSlots *slots, int ring, int64_t bytes[]);
+void slot_bytes(Kinds *kinds, const struct MicroSlots *slots, int ring, int64_t bytes[]);
 
 /* The ranks that hold a value of a program, or may write it. */
 uint64_t holders_of(const Module *m, const Value *value);

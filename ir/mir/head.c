@@ -1,6 +1,6 @@
 /* head.c -- the head of a module as text, written and read: all but its functions, and these in order. */
 #include "mir.h"
-#include "schedule/pipeline_text.h"
+#include "pipeline_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* mir.h -- the text of a module.  Each text_*() both writes and reads: it has the order and the marks of what it is
  * for, and gives its parts to others, or gets them from there.  So what is written can be read.
  *
- *   head.c   the head of a module, and its functions in order
- *   mir.c    functions, ops, values
- *   attrs.c  attributes and settings, by their tables
- *   parse.c  tokens, names, dims and types, which type_text.c writes
+ *   head.c           the head of a module, and its functions in order
+ *   mir.c            functions, ops, values
+ *   attrs.c          attributes and settings, by their tables
+ *   pipeline_text.c  the section of stages, which follows from the functions
+ *   parse.c          tokens, names, dims and types, which type_text.c writes
  */
 #ifndef MPC_MIR_H
 #define MPC_MIR_H

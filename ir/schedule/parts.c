@@ -1,6 +1,7 @@
 /* parts.c -- see parts.h. */
 #include "parts.h"
 
+#include "micro.h"
 #include "split_loop.h"
 #include "uses.h"
 
@@ -115,6 +116,12 @@ bool find_parts(Module *m, const Func *micro, MicroParts *parts)
     return good && parts->chunks > 0;
 }
 
+Op *scheduled_parts(Module *m, MicroParts *parts)
+{
+    Op *loop = scheduled_loop(m);
+    return loop && find_parts(m, find_func(m, loop->attrs.callee), parts) ? loop : NULL;
+}
+
 int part_number(const MicroParts *parts, ActionKind kind, int chunk)
 {
     return (int)kind * parts->chunks + (kind == FORWARD_ACTION ? chunk : parts->chunks - 1 - chunk);
@@ -141,6 +148,43 @@ const StagePart *part_called(const MicroParts *parts, const Op *call)
         if (parts->part[i].call == call)
             return &parts->part[i];
     return NULL;
+}
+
+/* The dim that it is a chunk of, or itself. */
+static Name without_chunk(const Module *m, Name dim)
+{
+    const MadeDim *chunk = made_dim(m, dim, MADE_CHUNK);
+    return chunk ? chunk->of : dim;
+}
+
+static int64_t copies_before(const MicroParts *parts, Name dim, int chunk)
+{
+    const Module *m = parts->m;
+    int64_t copies = 0;
+    for (int before = 0; before < chunk; before++) {
+        const StagePart *part = part_doing(parts, FORWARD_ACTION, before);
+        for (int i = 0; i < part->nloops; i++) {
+            const Dim *other = &part->loop[i]->attrs.dims.dim[0];
+            copies += without_chunk(m, dim) == without_chunk(m, other->name) ? other->size : 0;
+        }
+    }
+    return copies;
+}
+
+StageCopies stage_copies(const MicroParts *parts, int chunk, int number, int rank)
+{
+    const Module *m = parts->m;
+    const Dim *dim = &part_doing(parts, FORWARD_ACTION, chunk)->loop[number]->attrs.dims.dim[0];
+    const MadeDim *copies = copies_dim(m, dim->name);
+    const Param *param = m->params;
+    while (param && find_dim(&param->type, dim->name) < 0)
+        param = param->next;
+    const int64_t bodies = param ? 1 + param->skips : 1;
+    const int64_t before = param ? param->first : copies_before(parts, dim->name, chunk);
+    return (StageCopies){ .name = copies ? copies->of : without_chunk(m, dim->name),
+                          .is_instance = copies,
+                          .first = before + bodies * part_first(m, dim, rank),
+                          .count = bodies * part_size(m, dim, rank) };
 }
 
 const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to)

@@ -31,12 +31,25 @@ typedef struct {
 /* Finds the parts by their loops.  false: a micro-batch does not pass the stages once forward and once backward. */
 bool find_parts(Module *m, const Func *micro, MicroParts *parts);
 
+/* The loop over micro-batches of the step that a schedule interleaves, and its parts; NULL: there is none. */
+Op *scheduled_parts(Module *m, MicroParts *parts);
+
 /* Parts are numbered as a micro-batch passes them: forward by chunk, backward from the last chunk to the first, and, if
  * they are parts of their own, gradients of weights in that order. */
 int part_number(const MicroParts *parts, ActionKind kind, int chunk);
 const StagePart *part_numbered(const MicroParts *parts, int number); /* NULL: there is none */
 const StagePart *part_doing(const MicroParts *parts, ActionKind kind, int chunk);
 const StagePart *part_called(const MicroParts *parts, const Op *call);
+
+/* Copies of a repeat, by their numbers in the model. */
+typedef struct {
+    Name name;        /* "h", the instance that is repeated; ... */
+    bool is_instance; /* ... false: of several ones, "layers" */
+    int64_t first, count;
+} StageCopies;
+
+/* Those that a rank has of the number-th repeat of a chunk. */
+StageCopies stage_copies(const MicroParts *parts, int chunk, int number, int rank);
 
 /* The loop of a part that carries values from rank `from` to rank `to`; NULL: none does. */
 const Op *crossing_loop(const Module *m, const StagePart *part, int from, int to);

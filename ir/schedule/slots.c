@@ -34,16 +34,16 @@ int micros_of_loop(const Op *loop)
     return (int)(loop->attrs.dims.dim[0].size / (abreast ? abreast : 1));
 }
 
-PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks)
+PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, ActionOrder name, int chunks)
 {
     const Loc loc = loop ? loop->loc : (Loc){ 0 };
     if (name == STAGES_TABLE && !m->table) {
         error_at(m->diags, (Where){ .at = loc }, "the schedule is a table, and the module has none");
         return NULL;
     }
-    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : StageSchedule_words[name];
-    const PipelineSchedule wanted = { .name = StageSchedule_words[name],
-                                      .ranks = (int)m->axis_size[m->kind_axis],
+    const char *why = NULL, *help = NULL, *called = name == STAGES_TABLE ? m->table->path : ActionOrder_words[name];
+    const PipelineSchedule wanted = { .name = ActionOrder_words[name],
+                                      .ranks = count_kinds(m),
                                       .chunks = chunks,
                                       .micros = loop ? micros_of_loop(loop) : 1,
                                       .reduces = loop && next_early(loop->next) };
@@ -105,7 +105,7 @@ static bool is_carried(const Op *loop, const Values *list, const Value *value)
 }
 
 /* Does the i-th result of a part arrive on the rank, from another stage of its chunk, or from the chunk before? */
-static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *part, int i, int rank)
+static bool arrives(const Module *m, const MicroSlots *all, const StagePart *part, int i, int rank)
 {
     const Value *value = find_func(m, part->call->attrs.callee)->results.at[i];
     const int ranks = all->schedule->ranks, at = stage_on_rank(all->schedule, rank, part->chunk) % ranks;
@@ -118,7 +118,7 @@ static bool arrives(const Module *m, const PipelineSlots *all, const StagePart *
 }
 
 /* The lifetime of the i-th result of part number `number`. */
-static Lifetime lifetime_of(const Module *m, const PipelineSlots *all, int number, int i, int rank)
+static Lifetime lifetime_of(const Module *m, const MicroSlots *all, int number, int i, int rank)
 {
     const StagePart *made = &all->parts.part[number], *read = made;
     for (int later = number; later < all->parts.count; later++)
@@ -157,7 +157,7 @@ typedef struct {
 } SlotCache;
 
 /* Adds a value of the frame to the ring of those with which it lies, or to a new one. */
-static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, SlotCache *known)
+static void add_to_ring(Module *m, MicroSlots *all, int number, int i, SlotCache *known)
 {
     const Op *call = all->parts.part[number].call;
     const Value *value = call->results.at[i];
@@ -185,7 +185,7 @@ static void add_to_ring(Module *m, PipelineSlots *all, int number, int i, SlotCa
 }
 
 /* Does the value have the slots that it needs, on each rank?  By the other program: see schedule.h. */
-static bool certify_value(Module *m, const PipelineSlots *all, int number, int i, SlotCache *proved)
+static bool certify_value(Module *m, const MicroSlots *all, int number, int i, SlotCache *proved)
 {
     const char *why;
     const Value *value = all->parts.part[number].call->results.at[i];
@@ -204,7 +204,7 @@ static bool certify_value(Module *m, const PipelineSlots *all, int number, int i
     return true;
 }
 
-static bool certify_rings(Module *m, const PipelineSlots *all)
+static bool certify_rings(Module *m, const MicroSlots *all)
 {
     SlotCache proved = { 0 };
     bool good = true;
@@ -225,7 +225,7 @@ static const Value *seen_by_part(const Module *m, const StagePart *part, int i, 
 
 /* Does a function that gets one pointer for several values find them where it expects them, in the slots of one ring?
  */
-static bool check_pointers(Module *m, const PipelineSlots *all, const StagePart *part)
+static bool check_pointers(Module *m, const MicroSlots *all, const StagePart *part)
 {
     const int count = part->call->args.count + part->call->results.count;
     for (int i = 0; i < count; i++)
@@ -243,7 +243,7 @@ static bool check_pointers(Module *m, const PipelineSlots *all, const StagePart 
     return true;
 }
 
-static void place_rings(PipelineSlots *all)
+static void place_rings(MicroSlots *all)
 {
     for (int i = 0; i < all->nrings; i++) {
         Ring *ring = &all->ring[i];
@@ -256,7 +256,7 @@ static void place_rings(PipelineSlots *all)
     }
 }
 
-const PipelineSlots *pipeline_slots(Module *m, const Op *loop)
+const MicroSlots *slots_of_loop(Module *m, const Op *loop)
 {
     return m->slots && m->slots->loop == loop ? m->slots : plan_slots(m, loop);
 }
@@ -276,10 +276,10 @@ static const Value *divided_sum(const MicroParts *parts)
     return NULL;
 }
 
-const PipelineSlots *plan_slots(Module *m, const Op *loop)
+const MicroSlots *plan_slots(Module *m, const Op *loop)
 {
     const Func *micro = find_func(m, loop->attrs.callee);
-    PipelineSlots *all = m->slots = NEW(&m->arena, PipelineSlots);
+    MicroSlots *all = m->slots = NEW(&m->arena, MicroSlots);
     all->loop = loop;
     if (!find_parts(m, micro, &all->parts)) {
         error_at(m->diags, (Where){ .at = loop->loc }, "the parts of a micro-batch are not forward and backward");
@@ -308,7 +308,7 @@ const PipelineSlots *plan_slots(Module *m, const Op *loop)
     return all;
 }
 
-int ring_of(const PipelineSlots *slots, const Value *value)
+int ring_of(const MicroSlots *slots, const Value *value)
 {
     for (int i = 0; i < slots->nrings; i++)
         if (slots->ring[i].call == value->def && slots->ring[i].begin <= value->storage->at &&
@@ -332,9 +332,15 @@ static const char *refusal(Module *m, const Op *loop, MicroParts *parts)
                : "a micro-batch does not pass the stages once forward and once backward";
 }
 
-PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, MicroParts *parts, const char **why)
+static PipelineSchedule *naive_schedule(Module *m, Arena *arena, const MicroParts *parts, int micros, const char **why)
 {
     const char *help;
+    PipelineSchedule *schedule = make_schedule(arena, "naive", count_kinds(m), parts->chunks, micros, why, &help);
+    return schedule && order_messages(arena, schedule, why) ? schedule : NULL;
+}
+
+PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, MicroParts *parts, const char **why)
+{
     *loop = micro_loop(m);
     *why = refusal(m, *loop, parts);
     if (*why)
@@ -342,8 +348,13 @@ PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, Mic
     if ((*loop)->attrs.stages && !parts->part[0].call->results.at[0]->storage) /* its slots are not placed yet */
         return schedule_of_loop(m, *loop, (*loop)->attrs.stages, parts->chunks);
     if ((*loop)->attrs.stages)
-        return pipeline_slots(m, *loop)->schedule;
-    PipelineSchedule *schedule = make_schedule(arena, "naive", (int)m->axis_size[m->kind_axis], parts->chunks,
-                                               micros_of_loop(*loop), why, &help);
-    return schedule && order_messages(arena, schedule, why) ? schedule : NULL;
+        return slots_of_loop(m, *loop)->schedule;
+    return naive_schedule(m, arena, parts, micros_of_loop(*loop), why);
+}
+
+PipelineSchedule *schedule_of_one(Module *m, Arena *arena, MicroParts *parts)
+{
+    const char *why;
+    const bool is_one = !micro_loop(m) && find_parts(m, func_with_role(m, STEP), parts) && parts->count;
+    return is_one ? naive_schedule(m, arena, parts, 1, &why) : NULL;
 }

@@ -15,29 +15,32 @@ typedef struct {
     int *slots;            /* by rank */
 } Ring;
 
-typedef struct PipelineSlots {
+typedef struct MicroSlots {
     const Op *loop;
     PipelineSchedule *schedule; /* certified */
     MicroParts parts;           /* in the order of the calls */
     Ring *ring;
     int nrings;
     int64_t bytes; /* of all, on the rank that has most */
-} PipelineSlots;
+} MicroSlots;
 
 /* What the schedule moves through the stages at once: micro-batches that are abreast are one. */
 int micros_of_loop(const Op *loop);
 
 /* The schedule of a loop over micro-batches (NULL: there is one micro-batch), certified; NULL after reporting why it
  * cannot be. */
-PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, StageSchedule name, int chunks);
+PipelineSchedule *schedule_of_loop(Module *m, const Op *loop, ActionOrder name, int chunks);
 
 /* The schedule of the step's loop over micro-batches, messages included, and the parts of a micro-batch; NULL with
  * *why: there is none. */
 PipelineSchedule *schedule_of_step(Module *m, Arena *arena, const Op **loop, MicroParts *parts, const char **why);
 
+/* That of a step with one micro-batch, whose split loops are in the step itself; NULL: there is none. */
+PipelineSchedule *schedule_of_one(Module *m, Arena *arena, MicroParts *parts);
+
 /* The slots of a loop with {stages}; plan_slots: anew, since its callee has been placed again. */
-const PipelineSlots *pipeline_slots(Module *m, const Op *loop);
-const PipelineSlots *plan_slots(Module *m, const Op *loop);
+const MicroSlots *slots_of_loop(Module *m, const Op *loop);
+const MicroSlots *plan_slots(Module *m, const Op *loop);
 
 /* The chunk whose last part makes the i-th result of such a loop complete; -1: no part makes it. */
 int chunk_of_result(const MicroParts *parts, int i);
@@ -50,6 +53,6 @@ int chunk_of_early(Module *m, const Op *op);
 int chunk_among(const MicroParts *parts, const Op *op);
 
 /* The ring of a value of its callee; -1: it has none. */
-int ring_of(const PipelineSlots *slots, const Value *value);
+int ring_of(const MicroSlots *slots, const Value *value);
 
 #endif

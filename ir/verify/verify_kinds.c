@@ -7,8 +7,8 @@
  */
 #include "kinds/kinds.h"
 #include "micro.h"
+#include "mir/pipeline_text.h"
 #include "needed.h"
-#include "schedule/pipeline_text.h"
 #include "schedule/slots.h"
 #include "split_loop.h"
 #include "storage.h"
@@ -17,9 +17,9 @@
 typedef struct {
     Module *m;
     Kinds *kinds;
-    bool last;                  /* the last iteration of each loop; else the first one */
-    const PipelineSlots *slots; /* NULL: no schedule */
-    int64_t slots_at;           /* in the arena */
+    bool last;               /* the last iteration of each loop; else the first one */
+    const MicroSlots *slots; /* NULL: no schedule */
+    int64_t slots_at;        /* in the arena */
     const KindFrame *arena;
 } Check;
 
@@ -322,7 +322,7 @@ bool verify_kinds(Module *m)
     c.arena = kind_frame(c.kinds, func_with_role(m, STEP));
     if (loop) {
         const Func *micro = find_func(m, loop->attrs.callee);
-        c.slots = pipeline_slots(m, loop);
+        c.slots = slots_of_loop(m, loop);
         c.slots_at =
             loop->attrs.frame + aligned_bytes(micro->frame) + iteration_buffers(m, loop, micro) - loop->attrs.slots;
     }

@@ -38,10 +38,9 @@ static int chunk_of(Module *m, const MicroParts *parts, const Op *loop, const Op
  * sent in another dtype is cast then. */
 void start_early(Module *m, Func *step)
 {
-    const Op *loop = step ? scheduled_loop(m) : NULL;
     MicroParts parts;
-    const bool may_any = loop && find_parts(m, find_func(m, loop->attrs.callee), &parts);
-    for (Op *first = may_any ? loop->next : NULL, *after; first; first = after) {
+    const Op *loop = step ? scheduled_parts(m, &parts) : NULL;
+    for (Op *first = loop ? loop->next : NULL, *after; first; first = after) {
         after = after_message(first);
         const int chunk = chunk_of(m, &parts, loop, first);
         bool may = chunk >= 0;

@@ -15,9 +15,9 @@ ResidualCopies kept_in(Arena *arena, Module *compiled)
 {
     ResidualCopies kept = { .compiled = compiled,
                             .abreast = compiled->train.abreast > 1 ? compiled->train.abreast : 1 };
-    const Op *loop = scheduled_loop(compiled);
     MicroParts *parts = NEW(arena, MicroParts);
-    if (loop && find_parts(compiled, find_func(compiled, loop->attrs.callee), parts)) {
+    const Op *loop = scheduled_parts(compiled, parts);
+    if (loop) {
         kept.schedule = schedule_of_loop(compiled, loop, loop->attrs.stages, parts->chunks);
         kept.parts = parts;
     }

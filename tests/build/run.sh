@@ -50,6 +50,8 @@ fi
 /usr/bin/python3 tests/build/arrows.py
 /usr/bin/python3 tests/build/circles.py
 /usr/bin/python3 tests/build/reaches.py
+# Who asks about pipelines.
+/usr/bin/python3 tests/build/pipelines.py
 
 long=$(find ir frontend passes codegen driver runtime -name '*.[chly]' -exec wc -l {} + |
     awk '$2 != "total" && $1 > 520')

@@ -13,9 +13,9 @@ static bool is_placed_part(const Op *op)
     return op->attrs.stages && !op->attrs.dims.count && op->results.count && result(op)->storage;
 }
 
-static PipelineSlots *slots_of(Module *m)
+static MicroSlots *slots_of(Module *m)
 {
-    pipeline_slots(m, micro_loop(m));
+    slots_of_loop(m, micro_loop(m));
     return m->slots;
 }
 
@@ -42,7 +42,7 @@ static bool is_kept(const Module *m, const Op *call, const Value *value, int ran
 }
 
 /* The first ring from `from` on with something of the part that a rank keeps, in several slots; -1: none. */
-static int kept_ring(const Module *m, const PipelineSlots *slots, const Op *call, int from, int *rank)
+static int kept_ring(const Module *m, const MicroSlots *slots, const Op *call, int from, int *rank)
 {
     for (int i = from; i < slots->nrings; i++)
         for (*rank = 0; *rank < slots->schedule->ranks; ++*rank)
@@ -245,7 +245,7 @@ static bool trade_actions(Module *m, Func *f, Op *op)
 /* The last action of a micro-batch is that of the one before, and the other way round. */
 static bool trade_parts(Module *m, Func *f, Op *op)
 {
-    PipelineSlots *slots = slots_of(m);
+    MicroSlots *slots = slots_of(m);
     StagePart *one = &slots->parts.part[slots->parts.count - 1], *other = one - 1;
     const StagePart kept = *one;
     one->kind = other->kind, one->chunk = other->chunk;

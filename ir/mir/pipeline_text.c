@@ -2,8 +2,7 @@
 #include "pipeline_text.h"
 
 #include "infer.h"
-#include "micro.h"
-#include "slots.h"
+#include "schedule/slots.h"
 #include "split_loop.h"
 
 #include <ctype.h>
@@ -14,44 +13,28 @@
 /* The number of a rank's stage in that chunk, in the order of the model. */
 static int stage_at(const Module *m, const MicroParts *parts, int rank, int chunk)
 {
-    const int ranks = (int)m->axis_size[m->kind_axis];
+    const int ranks = count_kinds(m);
     const bool turns = !runs_to_last_rank(part_doing(parts, FORWARD_ACTION, chunk)->loop[0]);
     return chunk * ranks + (turns ? ranks - 1 - rank : rank);
 }
 
-/* h 3..5: the copies of a repeat, by their numbers in the model, as its parameters have them. */
-static void write_copies(Module *m, const Dim *dim, int rank, FILE *out)
-{
-    const MadeDim *copies = copies_dim(m, dim->name);
-    const int64_t at = part_first(m, dim, rank), count = part_size(m, dim, rank);
-    int64_t first = INT64_MAX, last = -1;
-    for (const Param *param = m->params; param; param = param->next) {
-        if (!param->type.rank || param->type.dim[0].name != dim->name)
-            continue;
-        const int64_t begin = param->first + at * (1 + param->skips), end = begin + (count - 1) * (1 + param->skips);
-        first = begin < first ? begin : first;
-        last = end > last ? end : last;
-    }
-    fputs(copies ? copies->of : dim->name, out);
-    if (!count)
-        fputs(" none", out);
-    else if (last < 0) /* a repeat without parameters */
-        fprintf(out, " %" PRId64 "..%" PRId64, at, at + count - 1);
-    else
-        fprintf(out, first == last ? " %" PRId64 : " %" PRId64 "..%" PRId64, first, last);
-}
-
+/* stage 1 (h 3..5): the copies of each repeat. */
 static void write_stage(Module *m, const MicroParts *parts, int rank, int chunk, FILE *out)
 {
     const StagePart *part = part_doing(parts, FORWARD_ACTION, chunk);
     const char *before = "";
     fprintf(out, " stage %d (", stage_at(m, parts, rank, chunk));
-    for (int i = 0; i < part->nloops; i++)
-        if (is_on(ranks_passed(m, part->loop[i]), rank)) {
-            fputs(before, out);
-            write_copies(m, &part->loop[i]->attrs.dims.dim[0], rank, out);
-            before = ", ";
-        }
+    for (int i = 0; i < part->nloops; i++) {
+        if (!is_on(ranks_passed(m, part->loop[i]), rank))
+            continue;
+        const StageCopies c = stage_copies(parts, chunk, i, rank);
+        fprintf(out, "%s%s ", before, c.name);
+        if (c.count == 0)
+            fputs("none", out);
+        else
+            fprintf(out, c.count == 1 ? "%" PRId64 : "%" PRId64 "..%" PRId64, c.first, c.first + c.count - 1);
+        before = ", ";
+    }
     fputc(')', out);
 }
 
@@ -80,7 +63,7 @@ static void begin_transfer(Module *m, const StagePart *part, const Value *value,
 /* What a loop carries from stage to stage. */
 static void write_carried(Module *m, const MicroParts *parts, const StagePart *part, const Op *loop, FILE *out)
 {
-    const int ranks = (int)m->axis_size[m->kind_axis];
+    const int ranks = count_kinds(m);
     const Func *body = find_func(m, loop->attrs.callee);
     const RankSet passed = ranks_passed(m, loop);
     for (int i = 0; i < count_passed_on(loop) && !is_one_rank(passed); i++) {
@@ -114,9 +97,9 @@ static void write_sent(Module *m, const MicroParts *parts, const StagePart *part
 static void write_pipeline(Module *m, const Op *loop, const MicroParts *parts, FILE *out)
 {
     const char *axis = m->axis[m->kind_axis];
-    fprintf(out, "  pipeline %s {\n    schedule %s, micros %d", axis, StageSchedule_words[loop->attrs.stages],
+    fprintf(out, "  pipeline %s {\n    schedule %s, micros %d", axis, ActionOrder_words[loop->attrs.stages],
             micros_of_loop(loop));
-    for (int rank = 0; rank < m->axis_size[m->kind_axis]; rank++) {
+    for (int rank = 0; rank < count_kinds(m); rank++) {
         fprintf(out, "\n    %s=%d", axis, rank);
         for (int chunk = 0; chunk < parts->chunks; chunk++)
             write_stage(m, parts, rank, chunk, out);
@@ -134,8 +117,8 @@ static void write_pipeline(Module *m, const Op *loop, const MicroParts *parts, F
 char *pipeline_text(Module *m)
 {
     MicroParts parts;
-    const Op *loop = m->kind_axis < 0 ? NULL : micro_loop(m);
-    if (!loop || !loop->attrs.stages || !find_parts(m, find_func(m, loop->attrs.callee), &parts))
+    const Op *loop = m->kind_axis < 0 ? NULL : scheduled_parts(m, &parts);
+    if (!loop)
         return NULL;
     for (int i = 0; i < parts.count; i++)
         if (!parts.part[i].call)
