@@ -17,8 +17,9 @@ double iterations_on(const Module *m, const Op *op, int rank); /* on that rank *
 bool runs_to_last_rank(const Op *loop);                        /* forward: from the first rank to the last */
 RankSet ranks_passed(const Module *m, const Op *loop);         /* by what it carries, also without iterations */
 RankSet end_rank(const Module *m, const Op *loop, bool last);  /* that runs the first (or `last`) iterations */
-bool crosses_ranks(const Module *m, const Op *loop, int from,
-                   int to); /* is what it carries sent from one to the other? */
+
+/* Is what the loop carries sent from one rank to the other? */
+bool crosses_ranks(const Module *m, const Op *loop, int from, int to);
 
 /* The share of the ranks passed that hand on what is carried: all but the last one. */
 double share_passing_on(const Module *m, const Op *loop);
