@@ -151,7 +151,7 @@ static bool exchange_messages(Module *m, Func *f, Op *op)
 
 /* --- Events ----------------------------------------------------------------------------------------------- */
 
-static bool is_scheduled(Module *m, Func *f, Op *op)
+static bool has_schedule(Module *m, Func *f, Op *op)
 {
     return op->attrs.stages && op->attrs.dims.count && op->results.at[0]->storage;
 }
@@ -293,10 +293,10 @@ static const Plant plants[] = {
     { 'r', "an action writes two values into each other's slots", writes_alike, write_exchanged },
     { 'r', "an action reads two values from each other's slots", reads_alike, read_exchanged },
     { 'r', "a message is sent from the slot of the one that arrives", carries, exchange_messages },
-    { 's', "an action does not wait for its message", is_scheduled, receive_late },
-    { 's', "two micro-batches send each other's message", is_scheduled, trade_messages },
-    { 's', "two micro-batches do each other's action", is_scheduled, trade_actions },
-    { 's', "two actions do each other's part", is_scheduled, trade_parts },
+    { 's', "an action does not wait for its message", has_schedule, receive_late },
+    { 's', "two micro-batches send each other's message", has_schedule, trade_messages },
+    { 's', "two micro-batches do each other's action", has_schedule, trade_actions },
+    { 's', "two actions do each other's part", has_schedule, trade_parts },
     { 's', "a sum is read in the part of an earlier action", adds_late, read_early },
 };
 const PlantList plants_of_schedules = { sizeof plants / sizeof *plants, plants };
