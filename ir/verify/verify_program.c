@@ -177,6 +177,8 @@ static bool is_known(Module *m, const Func *f, const Value *param)
         return find_param(m, port.of) != NULL;
     if (param->type.rank == 0 && f->role == EVAL && port.kind == PORT_TOTAL)
         return result_at(f, port) >= 0;
+    if (port.kind == PORT_POSITION)
+        return f->role == PREDICT && type_equal(&param->type, &(Type){ .dtype = I32 });
     if (port_is_measured(port.kind))
         return f->role == MODEL && param->type.dtype == F32;
     return param->type.rank == 0 && trains &&
