@@ -85,14 +85,15 @@ static void find_phases(RowKernel *k, bool online)
         if (node->is_reduction && node->phase > k->nphases)
             k->nphases = node->phase;
     }
-    for (Sink *sink = k->sink; sink < k->sink + k->nsinks; sink++) {
+    for (int i = 0; i < k->nsinks; i++) {
+        Sink *sink = &k->sink[i];
         const Node *from = sink->operand ? sink->operand : sink->node;
         sink->phase = from->phase;
         if (from->dims & k->inner && sink->phase + 1 > k->nphases)
             k->nphases = sink->phase + 1;
     }
-    for (Sink *sink = k->sink; sink < k->sink + k->nsinks; sink++)
-        sink->phase = sink->is_late ? k->nphases - 1 : sink->phase;
+    for (int i = 0; i < k->nsinks; i++)
+        k->sink[i].phase = k->sink[i].is_late ? k->nphases - 1 : k->sink[i].phase;
 }
 
 void plan_phases(RowKernel *k, bool online)
