@@ -29,7 +29,7 @@ _mpc()
         files='*.mdl'
         ;;
     plan)
-        words="--help --ranks= --memory= --keep= --top= --elastic= --exhaustive --define= --set= --offload= --target= --json --html= --machine= --write"
+        words="--help --ranks= --memory= --keep= --top= --elastic= --exhaustive --refine --define= --set= --offload= --target= --json --html= --machine= --write"
         files='*.mdl'
         ;;
     explain)

@@ -159,6 +159,7 @@ complete -c mpc -n '__mpc_has plan' -l keep -x -d 'search only layouts with this
 complete -c mpc -n '__mpc_has plan' -l top -x -d 'list so many layouts, each the best one of its mesh'
 complete -c mpc -n '__mpc_has plan' -l elastic -x -d 'plan: machines of --ranks were lost'
 complete -c mpc -n '__mpc_has plan' -l exhaustive -d 'compile every layout of the space, without bounds'
+complete -c mpc -n '__mpc_has plan' -l refine -d 'compile the listed layouts also with messages in 2 and 4 pieces and 2 and 4 micro-batches abreast, and list what is fastest'
 complete -c mpc -n '__mpc_has plan' -l define -s D -x -d 'override a const or dim of the file'
 complete -c mpc -n '__mpc_has plan' -l set -x -d 'override a setting: train.batch=64, train.optimizer.lr=1e-4'
 complete -c mpc -n '__mpc_has plan' -l offload -x -d 'what to keep on the host or on disk, as in parallel { }'

@@ -181,6 +181,7 @@ case $command in
             '--top=''[list so many layouts, each the best one of its mesh]:N:' \
             '--elastic=''[plan: machines of --ranks were lost]:N|MESH[\:MESH]...:' \
             '--exhaustive''[compile every layout of the space, without bounds]' \
+            '--refine''[compile the listed layouts also with messages in 2 and 4 pieces and 2 and 4 micro-batches abreast, and list what is fastest]' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \

@@ -93,6 +93,8 @@ void print_plan_json(const Planner *p, const Answer *answer, const PlanResult *a
         cJSON_AddNumberToObject(json, "least_without", p->least_without);
     cJSON_AddBoolToObject(json, "proved", answer->overrun <= 0 && answer->gap <= 0);
     cJSON_AddNumberToObject(json, "gap", answer->gap);
+    if (p->run->options->refine)
+        add_json_integer(json, "refined", answer->refined);
     cJSON_AddNumberToObject(json, "overrun", answer->overrun);
     cJSON_AddNumberToObject(json, "overrun_memory", answer->overrun_memory);
     add_tally(answer, json);

@@ -214,6 +214,8 @@ void write_plan_page(const Planner *p, const Answer *answer, FILE *out)
     if (answer->count) {
         put_in(&page, "<p>", plan_error(p, answer), "</p>\n");
         put_in(&page, "<p>", plan_proof(p, answer), "</p>\n");
+        if (p->run->options->refine)
+            put_in(&page, "<p>", plan_refined(p, answer), "</p>\n");
     }
     put_in(&page, "<pre>", plan_space(p, answer), "</pre>\n");
     for (int i = 0; i < answer->count; i++)

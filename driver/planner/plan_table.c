@@ -194,11 +194,20 @@ const char *plan_proof(const Planner *p, const Answer *answer)
                           "not proved: bounds are far from what layouts need here, so the search ended early; a layout "
                           "that was not\nlooked at may take up to %.1f %% less than the first",
                           100 * answer->gap);
+    if (p->run->options->refine)
+        return "proved by bounds, with whole messages and one micro-batch after the other (gap 0)";
     return arena_text(p->arena, "proved by bounds: no layout that fits is faster than the first (gap 0)%s",
                       answer->tally.open > 0 ? "; the search ended early: others may be better in their meshes"
                       : answer->count > 1 ? arena_text(p->arena, "; the others are the best of their meshes to %.1f %%",
                                                        100 * STRUCTURE_ERROR)
                                           : "");
+}
+
+const char *plan_refined(const Planner *p, const Answer *answer)
+{
+    return arena_text(
+        p->arena, "of those that are listed, %s more %s compiled, with messages in pieces and micro-batches abreast",
+        counted(p->arena, answer->refined, "layout"), answer->refined == 1 ? "was" : "were");
 }
 
 /* Lines. */
@@ -240,6 +249,8 @@ void print_plan(const Planner *p, const Answer *answer)
     print_rows(p, answer);
     puts(plan_error(p, answer));
     puts(plan_proof(p, answer));
+    if (p->run->options->refine)
+        puts(plan_refined(p, answer));
     puts(plan_space(p, answer));
     if (p->least_without > 0)
         puts("'mpc report' of a layout lists faster ways to offload");

@@ -347,6 +347,8 @@ static bool answer_plan(Planner *p, int top)
     Answer answer = search_layouts(p, top);
     if (!search_offloaded(p, top, &answer))
         return false;
+    if (o->refine)
+        refine_answer(p, &answer);
     free_structures(p);
     if (o->json)
         print_plan_json(p, &answer, o->elastic ? &all : NULL);

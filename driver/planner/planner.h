@@ -175,6 +175,8 @@ int64_t micro_batches(const Planner *p, const PlanLayout *layout);
 int64_t first_of_pair(const Planner *p, int axis, int64_t size); /* ranks that split the first dim; without one, all */
 bool deals_blocks(const Planner *p, int axis, int64_t size);     /* two to each rank, of a sequence */
 bool divides(const Planner *p, const PlanLayout *layout);        /* do the axes divide the dims? */
+bool can_cut(const Planner *p, const PlanLayout *layout,
+             int pieces);                                        /* may messages along each `else` go in so many? */
 bool has_pieces(const Planner *p, const PlanLayout *layout);     /* may messages go in some? */
 bool may_be_abreast(const Planner *p, const PlanLayout *layout); /* may micro-batches be? */
 int lanes_of(const PlanLayout *layout);                          /* that are abreast, 1 or more */
@@ -437,9 +439,11 @@ typedef struct {
     double overrun_memory; /* how much less memory than its bound it needs; with --exhaustive */
     int ncompiled, compiled_room;
     const PlanResult **compiled; /* all of them */
+    int refined;                 /* layouts that refine_answer() has compiled */
 } Answer;
 
 Answer search_layouts(Planner *p, int top);
+void refine_answer(Planner *p, Answer *answer); /* refine.c */
 
 void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double count, const char *why); /* refusal.c */
 
@@ -475,7 +479,8 @@ const char *plan_question(const Planner *p);                              /* "64
 const char *plan_without(const Planner *p);                     /* what it was before, if nothing has fit; else NULL */
 const char *plan_error(const Planner *p, const Answer *answer); /* what is exact, and what is not */
 const char *plan_proof(const Planner *p, const Answer *answer);
-const char *plan_space(const Planner *p, const Answer *answer); /* lines: what became of all layouts */
+const char *plan_refined(const Planner *p, const Answer *answer); /* with --refine */
+const char *plan_space(const Planner *p, const Answer *answer);   /* lines: what became of all layouts */
 void print_plan(const Planner *p, const Answer *answer);
 
 /* all: with --elastic, what all ranks would do; else NULL. */

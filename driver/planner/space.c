@@ -392,8 +392,8 @@ static bool may_ring(const Planner *p, const PlanLayout *layout)
     return true;
 }
 
-/* May messages along each `else` go in so many pieces?  See check_overlap() in frontend/layout. */
-static bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
+/* See check_overlap() in frontend/layout. */
+bool can_cut(const Planner *p, const PlanLayout *layout, int pieces)
 {
     bool any = false, can = true;
     for (const Ast *ast = p->parallel->body; ast; ast = ast->next) {

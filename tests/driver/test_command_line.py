@@ -401,7 +401,7 @@ def test_no_option_is_untested():
               "import": {"output", "define", "model", "map"}, "export": {"output", "define", "model", "map", "like", "adapter", "ema", "overwrite"},  # tests/hf
               "check": LAYOUT_OPTIONS | {"target", "verbose"}, "report": LAYOUT_OPTIONS | {"json", "target", "html", "svg", "memory-svg", "gpu-flops", "link", "memory", "no-remedies",
               "machine", "costs", "actions", "model-explorer"}, "explain": LAYOUT_OPTIONS,  # tests/report
-              "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "define", "set", "offload", "target", "json", "html", "machine",
+              "plan": {"ranks", "memory", "keep", "top", "elastic", "exhaustive", "refine", "define", "set", "offload", "target", "json", "html", "machine",
                        "write"},  # tests/plan
               "opt": {"output", "pass", "dump-ir", "verify-passes", "remarks", "time",
                       "target"}}  # in test_ir.py, test_fmt.py, tests/lsp, test_trace.py, test_plot.py, tests/pass

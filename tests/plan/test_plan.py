@@ -50,6 +50,20 @@ def test_what_is_kept(kept, key, values):
     assert found == values
 
 
+def test_refined():
+    """Listed is what is the fastest of all numbers of pieces and of micro-batches abreast, asked for one by one."""
+    words = [ROOT / "examples/llama3.1.mdl", "--ranks=8", "--machine=h100", "-Dlayers=4", "--set=train.batch=32", "--keep=tp=8", "--keep=microbatch=2", "--top=1"]
+    (row,) = plan(*words)["best"]
+    refined = plan(*words, "--refine")
+    kept = [f"--keep={name}={row[name]}" for name in ("recompute",)]
+    each = {(pieces, abreast): plan(*words, *kept, f"--keep=pieces={pieces}", f"--keep=abreast={abreast}")["best"][0]["seconds"]
+            for pieces in (1, 2, 4) for abreast in (1, 2, 4)}
+    (best,) = refined["best"]
+    assert best["seconds"] == min(each.values()) == each[best["pieces"], best["abreast"]] < row["seconds"] == each[1, 1]
+    assert refined["refined"] == len(each) - 1 and refined["proved"]
+    assert plan(*words, "--refine", "--keep=pieces=2", "--keep=abreast=2")["refined"] == 0
+
+
 @pytest.mark.parametrize("attend", ["gather", "ring", "all_to_all"])
 def test_how_attention_is_kept(attend):
     words = [f"-D{size}" for size in LLAMA.replace("layers=4", "layers=2").split()]
