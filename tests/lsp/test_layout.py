@@ -108,7 +108,7 @@ def test_hover_shows_splits_and_bytes():
     # 12 layers of 768 x 12 x 64 numbers of 4 bytes, in four parts
     assert "7.08 MB on each" in shown and 12 * 768 * 12 * 64 * 4 / 4 == 7_077_888
     value = hover(session, text, "logits = dot")
-    assert re.search(r"batch:16/dp, seq:1024, vocab:50257~\d+/tp", value), value
+    assert re.search(r"seq:1024, batch:16/dp, vocab:50257~\d+/tp", value), value
     assert session.close() == 0
 
 

@@ -7,7 +7,8 @@ Megatron-DeepSpeed with activation checkpointing, 1f1b and ZeRO 1, without seque
 Gradients are added up in f16 until DeepSpeed's BF16_Optimizer came, on 02-28, which has them in f32.
 
 Where the allocations differ: beside its sums in f32, BF16_Optimizer keeps the gradients in bf16; CUDA and its kernels have
-about 2 GB (the chronicle); PyTorch's allocator loses some.  mpc packs a message of many rows in memory of its own.
+about 2 GB (the chronicle).  PyTorch's allocator loses some, and messages are gathered in buffers; how much is not published:
+it is what is missing, a tenth in the middle.
 Zero splits dims, DeepSpeed a flat list of elements: where dp does not divide the width, it is padded here.
 """
 from reports import HERE, quantile, reports, rows, settings, sizes
@@ -75,16 +76,16 @@ def out_of_memory(row):
     return row["mem_gb"] == "OOM"
 
 
-def needed(report):
-    """The share of a rank's memory that mpc's trainer needs."""
-    return report["time"]["memory_bytes"] / report["time"]["memory_room_bytes"]
-
-
 def as_deepspeed(row, report):
     """Bytes, with what DeepSpeed and CUDA have beside."""
     gradients = 0.5 if in_bf16(row) else 0
     return KERNELS + max(kind["arena"] + kind["messages"] + gradients * kind["gradients"]
                          for kind in report["memory"]["kinds"])
+
+
+def needed(row, report):
+    """The share of a rank's memory, with that."""
+    return as_deepspeed(row, report) / report["time"]["memory_room_bytes"]
 
 
 def memory_ratios(found):
@@ -120,8 +121,8 @@ def print_sweep():
     memory, times, chosen = memory_ratios(found), time_ratios(found), choices(found)
     print(f"{len(memory)} with memory: predicted, as DeepSpeed, over published {quantile(memory, 0.5):.3f}, nine of ten "
           f"{quantile(memory, 0.05):.2f} to {quantile(memory, 0.95):.2f}")
-    refused = [row["line"] for row, report in found if not out_of_memory(row) and needed(report) > 1]
+    refused = [row["line"] for row, report in found if not out_of_memory(row) and needed(row, report) > 1]
     print(f"{sum(not out_of_memory(row) for row, _ in found)} ran, refused: {', '.join(refused)}; out of memory: " +
-          ", ".join(f"{row['line']} {100 * needed(report):.0f} %" for row, report in found if out_of_memory(row)))
+          ", ".join(f"{row['line']} {100 * needed(row, report):.0f} %" for row, report in found if out_of_memory(row)))
     print(f"{len(times)} with seconds: published over predicted {quantile(times, 0.5):.2f}, {min(times):.2f} to "
           f"{max(times):.2f}; {len(chosen)} choices: mean {sum(chosen) / len(chosen):.3f}, at most {max(chosen):.3f}")
