@@ -56,10 +56,10 @@ def plant(folder, source, said, how, stages):
 
 
 def with_outputs(text):
-    """What goes into the layers, what comes out of them, and scores."""
+    """What goes into the layers, what comes out of them, and scores: those of padding, whose logits are 0, would be the largest."""
     early, loss = "    repeat layers { x = layer(x) as h }\n", "    loss "
     assert early in text and loss in text
-    return text.replace(early, f"    output early = x\n{early}    output late = x\n").replace(loss, f"    output scores = max(logits, vocab)\n{loss}")
+    return text.replace(early, f"    output early = x\n{early}    output late = x\n").replace(loss, f"    output scores = max(0 - square(logits), vocab)\n{loss}")
 
 
 def without_key_bias(text):
@@ -71,7 +71,8 @@ def in_example(folder, most, number):
     model, mesh = PROGRAMS[number]
     layout = dict(mesh, otherwise=True, accumulation=4, recompute="selective", precision="fp32", over="dp")
     source = folder / f"{model}-{number}.mdl"
-    source.write_text(without_key_bias(with_outputs(layouts.model_text(model, layout))))
+    text = with_outputs(layouts.model_text(model, layout))
+    source.write_text(without_key_bias(text) if model == "gpt2" else text)
     is_pipeline = "pp" in mesh
     said = layouts.settings(model, layout, **({"layers": 2 * mesh["pp"]} if is_pipeline else mesh.get("sizes", {})))
     return plant(folder, source, said, ["each", most], STAGES_OF_PIPELINES if is_pipeline else STAGES)
