@@ -8,6 +8,7 @@
  * again for messages that gather them.  What computes each position by itself, as the head and the norm before it, is
  * computed for that one; from where it does not, positions are picked.
  */
+#include "lower/emit.h"
 #include "lower/expr.h"
 #include "map.h"
 #include "program.h"
@@ -49,7 +50,7 @@ static Value *at_position(Pick *p, Value *value)
         own = result(clone_op(&p->l->b, op, args));
         own->name = value == p->l->now.logits ? value->name : fresh_name(p->l->m); /* others may be read elsewhere */
     } else {
-        own = BUILD(&p->l->b, OP_gather, ((Attrs){ .dim = p->dim }), value, p->position);
+        own = emit_gather(p->l, value, p->dim, p->position);
     }
     map_put(&p->own, value, own);
     return own;
