@@ -69,7 +69,7 @@ typedef struct {
     bool *keeps;
     const char *kept_name;
     bool is_in_part, *is_kept;    /* in the present text: a pack is one of these; by array: they are there */
-    int64_t shared, shared_small; /* bytes of what is in shared memory; of a part: also on GPUs with 99 KiB */
+    int64_t shared, shared_small; /* bytes of shared memory for a row; small: on GPUs with 99 KiB, if it keeps a part */
     const char **pack_name;       /* by array */
     const char **shared_name;
     bool reads_ahead;       /* the next row, into packs of its own, while this one is computed */

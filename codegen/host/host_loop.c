@@ -20,7 +20,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Does the loop itself pass what it carries to the next rank?  In a half of a micro-batch, the schedule does. */
+/* Does the loop's text send the carried values to the next rank?  In an action of a schedule, the runtime sends them.
+ */
 static bool passes_on(const LoopText *l) { return is_split_loop(l->op) && !l->t->is_half; }
 
 /* Do ranks run different numbers of iterations? */

@@ -69,8 +69,8 @@ typedef struct Node {
     int phase;           /* the first phase in which it can be computed */
     bool is_reduction;   /* of a row: its text is an accumulator */
     struct Node *most;   /* of a sum of exp(x - most), with `most` the maximum of the same x: that; else NULL */
-    bool is_online;      /* it is added up in the phase that finds `most`, with what is the most so far, its base */
-    const char *base;    /* the name of that */
+    bool is_online;      /* accumulated in the phase that finds `most`, relative to the largest element so far */
+    const char *base;    /* the variable that holds that element */
     bool is_column;      /* a column reduction: no text at all, it is a sink */
     bool is_read;        /* by an op of the kernel */
     bool is_wanted;      /* by a sink of the present region */

@@ -443,6 +443,7 @@ typedef struct {
 } Answer;
 
 Answer search_layouts(Planner *p, int top);
+void sort_answer(Answer *answer);               /* the fastest first */
 void refine_answer(Planner *p, Answer *answer); /* refine.c */
 
 void note_refusal(Planner *p, Answer *answer, const PlanLayout *layout, double count, const char *why); /* refusal.c */

@@ -6,8 +6,6 @@
  */
 #include "planner.h"
 
-#include <stdlib.h>
-
 static const int numbers[] = { 1, 2, 4 };
 
 enum { NUMBERS = sizeof numbers / sizeof *numbers, MOST_WAYS = NUMBERS * NUMBERS };
@@ -46,15 +44,9 @@ static int refine(Planner *p, PlanResult *best)
     return count;
 }
 
-static int faster_first(const void *a, const void *b)
-{
-    const PlanResult *x = a, *y = b;
-    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
-}
-
 void refine_answer(Planner *p, Answer *answer)
 {
     for (int i = 0; i < answer->count; i++)
         answer->refined += refine(p, &answer->best[i]);
-    qsort(answer->best, (size_t)answer->count, sizeof *answer->best, faster_first);
+    sort_answer(answer);
 }

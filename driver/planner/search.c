@@ -299,6 +299,8 @@ static int faster_first(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
+void sort_answer(Answer *answer) { qsort(answer->best, (size_t)answer->count, sizeof *answer->best, faster_first); }
+
 /* How the next bound of a node comes about. */
 typedef enum { BY_ARITHMETIC, BY_PROGRAM, EXACTLY } Means;
 
@@ -510,6 +512,6 @@ Answer search_layouts(Planner *p, int top)
     for (int i = 0; i < s.queue.count; i++)
         s.answer.tally.slower +=
             s.queue.node[i].level == COMPILED ? 1 : layouts_of(p, &s.queue.node[i].layout, s.queue.node[i].level);
-    qsort(s.answer.best, (size_t)s.answer.count, sizeof *s.answer.best, faster_first);
+    sort_answer(&s.answer);
     return s.answer;
 }
