@@ -16,7 +16,7 @@ import tempfile
 
 from trial import MPC, ROOT, Linked, Trial, run, write_data
 
-SIZES = dict(layers=2, embed=256, heads=4, seq=128, vocab=1024)  # 1.9 million parameters
+SIZES = dict(layers=2, embed=512, heads=8, seq=256, vocab=1024)  # 7 million parameters: actions take tens of milliseconds
 SIZED = [*(f"-D{name}={value}" for name, value in SIZES.items()), "--set=train.batch=8", "--set=train.precision=fp32"]
 LAYOUTS = {  # by machines: the micro-batch, and the layout
     2: {"dp=2": (4, "--mesh=dp=2", "--zero=0"), "dp=2, zero 3": (4, "--mesh=dp=2", "--zero=3"), "tp=2": (8, "--mesh=tp=2"),
@@ -62,10 +62,10 @@ def measure(place, comm, folder, data, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, default=2, choices=list(LAYOUTS))
-    parser.add_argument("--rate", action="append", help="of each link, as tc has it (default: 50mbit, 100mbit and 200mbit)")
+    parser.add_argument("--rate", action="append", help="of each link, as tc has it (default: 100mbit, 200mbit and 400mbit)")
     parser.add_argument("--comm", action="append", choices=("tcp", "mpi"), help="(default: both)")
     parser.add_argument("--layout", action="append", help="one of the table, beside the planned one (several times: these)")
-    parser.add_argument("--seconds", type=float, default=12, help="of a probe")
+    parser.add_argument("--seconds", type=float, default=24, help="of a probe")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
@@ -73,7 +73,7 @@ def main():
     errors, chosen = [], []
     with tempfile.TemporaryDirectory() as made:
         data = write_data(made)
-        for rate in options.rate or ("50mbit", "100mbit", "200mbit"):
+        for rate in options.rate or ("100mbit", "200mbit", "400mbit"):
             for comm in options.comm or ("tcp", "mpi"):
                 folder = pathlib.Path(made) / f"{rate}-{comm}"
                 folder.mkdir()

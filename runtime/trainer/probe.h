@@ -14,19 +14,35 @@
 
 enum { RT_CURVE_POINTS = 32, RT_PROBED_PRECISIONS = 4 };
 
+struct RtProbe;
+
 typedef struct {
     int count;
     double x[RT_CURVE_POINTS], y[RT_CURVE_POINTS];
 } RtCurve;
 
+typedef void RtProbed(struct RtProbe *probe, const void *context);
+
 typedef struct {
+    RtProbed *run;
+    int64_t number; /* of what `run` is measured on */
+    int round;      /* in which it was measured last */
+    int count;      /* of rounds */
+    double seconds; /* of all of them */
+} RtTimed;
+
+typedef struct RtProbe {
     Rt *rt;
-    const char *model;                  /* its name */
-    double seconds;                     /* of one measurement, about */
+    const char *model; /* its name */
+    double seconds;    /* of one measurement, about */
+    double longest;    /* of a call that is measured: larger products and messages are left out */
+    int round;         /* all is measured in each, from 1 */
+    int ntimed;        /* measurements so far */
+    RtTimed *timed;
     int64_t step_bytes;                 /* memory of the model's step, of which the arena may have a part; on a GPU 0 */
     int64_t calls;                      /* so far, of what has other places at each */
     int local_ranks;                    /* of each machine */
-    RtOutput *output;                   /* of rank 0; NULL: another rank */
+    RtOutput *output;                   /* of rank 0; NULL: another rank, or not the last round */
     double flops[RT_PROBED_PRECISIONS]; /* of the best product in each: f32, bf16, f16, e4m3 */
 } RtProbe;
 
@@ -41,8 +57,11 @@ void rt_probe_prepare(Rt *rt, double seconds);
 void rt_probe(Rt *rt, const char *model, int64_t model_bytes, const char *path, double seconds);
 
 /* Seconds of one call of `run` on the slowest rank: a lower quartile, after first calls; all ranks call it. */
-typedef void RtProbed(RtProbe *probe, const void *context);
 double rt_probe_time(RtProbe *probe, RtProbed *run, const void *context);
+
+/* The mean of the rounds so far, which are seconds apart, since what disturbs a machine for a while disturbs its steps,
+ * too.  Measured once a round for each `number` of a `run`. */
+double rt_probe_mean(RtProbe *probe, RtProbed *run, int64_t number, const void *context);
 
 /* --- probe_compute.c -------------------------------------------------------------------------------- */
 

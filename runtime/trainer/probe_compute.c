@@ -23,9 +23,14 @@ static int64_t next_place(RtProbe *probe, int64_t all, int64_t bytes)
 
 /* --- Products ------------------------------------------------------------------------------------------- */
 
-/* Of each size: one of squares, one of many rows, as a forward product of tokens has, and one of many terms, as the
- * gradient of a weight has.  A size has 8 times the FLOPs of the one before. */
-enum { SIZES = 12, SHAPES = 3, LEAST_SIDE = 16 };
+/* Of each size: one of squares; one of many rows, as a forward product of many tokens has; one of many terms, as the
+ * gradient of a weight has; and one of many columns, as a forward product of few tokens has.  A size has 8 times the
+ * FLOPs of the one before. */
+enum { SIZES = 12, SHAPES = 4, LEAST_SIDE = 16, SQUARE = 4 };
+static const struct {
+    int m, n, k; /* in parts of which a square has SQUARE */
+    bool is_transposed;
+} shapes[SHAPES] = { { 4, 4, 4, false }, { 64, 1, 1, false }, { 1, 1, 64, true }, { 2, 16, 2, false } };
 
 typedef struct {
     int number, precision, size;
@@ -46,16 +51,16 @@ static const struct {
 
 static RtProductShape shape_of(int precision, int size, int form)
 {
-    const int64_t side = (int64_t)LEAST_SIDE << size, small = side / 4, large = side * 16;
-    const int64_t m = form == 1 ? large : form == 2 ? small : side, n = form ? small : side;
-    const int64_t k = form == 2 ? large : form == 1 ? small : side;
+    const int64_t part = ((int64_t)LEAST_SIDE << size) / SQUARE;
+    const int64_t m = part * shapes[form].m, n = part * shapes[form].n, k = part * shapes[form].k;
+    const bool is_transposed = shapes[form].is_transposed;
     const RtType type = precisions[precision].type;
     return (RtProductShape){ .m = m,
                              .n = n,
                              .k = k,
                              .batch = 1,
                              .block = precisions[precision].block,
-                             .a = { type, form == 2 ? 1 : k, form == 2 ? m : 1, 0 },
+                             .a = { type, is_transposed ? 1 : k, is_transposed ? m : 1, 0 },
                              .b = { type, n, 1, 0 },
                              .c = { type, n, 1, 0 } };
 }
@@ -132,7 +137,7 @@ static void measure_size(RtProbe *probe, int *at, double *flops, double *seconds
     for (; find_product(probe->rt, *at, &product) && product.size == first.size && product.precision == first.precision;
          ++*at, count++) {
         *flops += product.flops;
-        *seconds += rt_probe_time(probe, run_product, &product);
+        *seconds += rt_probe_mean(probe, run_product, product.number, &product);
     }
     *flops /= count;
     *seconds /= count;
@@ -160,14 +165,13 @@ static void write_products(RtProbe *probe, int precision, const double *flops, c
 /* The sizes of each precision, up to one that takes too long. */
 static void measure_products(RtProbe *probe)
 {
-    const double longest = 10 * probe->seconds;
     ProbedProduct product;
     for (int at = 0; find_product(probe->rt, at, &product);) {
         const int precision = product.precision;
         double flops[SIZES], seconds[SIZES];
         int count = 0;
         while (find_product(probe->rt, at, &product) && product.precision == precision) {
-            if (count && 8 * seconds[count - 1] > longest)
+            if (count && 8 * seconds[count - 1] > probe->longest)
                 at++;
             else {
                 measure_size(probe, &at, &flops[count], &seconds[count]);
@@ -248,7 +252,7 @@ static void measure_line(RtProbe *probe, int first)
     for (int i = first; key && rt_probe_attention(probe->rt, i, &other); i++)
         if (is_same_line(&of, &other) && other.bytes <= probe->rt->program->arena_bytes &&
             !has_point(&curve, (double)other.keys))
-            rt_curve_add(&curve, (double)other.keys, other.flops / rt_probe_time(probe, run_attention, &i));
+            rt_curve_add(&curve, (double)other.keys, other.flops / rt_probe_mean(probe, run_attention, i, &i));
     sort_points(&curve);
     if (key)
         rt_probe_curve(probe, key, &curve, "", "FLOP/s");
@@ -292,9 +296,9 @@ static double measure_copies(RtProbe *probe, double launch)
     enum { LEAST = 16 << 10, STEP = 4 };
     RtCurve curve = { 0 };
     double least = 0, seconds = 0;
-    for (int64_t bytes = LEAST; 2 * bytes <= rt_arena_bytes(probe->rt) && seconds * STEP < 10 * probe->seconds;
+    for (int64_t bytes = LEAST; 2 * bytes <= rt_arena_bytes(probe->rt) && seconds * STEP < probe->longest;
          bytes *= STEP) {
-        seconds = rt_probe_time(probe, run_copy, &bytes);
+        seconds = rt_probe_mean(probe, run_copy, bytes, &bytes);
         least = fmax(least, fmax(seconds - launch, seconds / STEP));
         rt_curve_add(&curve, 2.0 * (double)bytes, 2.0 * (double)bytes / least);
     }
@@ -307,12 +311,12 @@ static void measure_fused(RtProbe *probe, double bandwidth, double launch)
 {
     const int64_t cached = 3 << 20, all = rt_arena_bytes(probe->rt);
     const RtProbedKernel small = rt_probe_fused(probe->rt, probe->rt->arena, cached);
-    const double seconds = rt_probe_time(probe, run_fused, &cached), longest = 10 * probe->seconds;
+    const double seconds = rt_probe_mean(probe, run_fused, cached, &cached);
     if (!probe->rt->program->code) {
         rt_probe_number(probe, "elementwise", small.flops / seconds, "FLOP/s");
-    } else if (seconds * (double)(all / cached) < longest) {
+    } else if (seconds * (double)(all / cached) < probe->longest) {
         const RtProbedKernel large = rt_probe_fused(probe->rt, probe->rt->arena, all);
-        const double moving = rt_probe_time(probe, run_fused, &all) - launch;
+        const double moving = rt_probe_mean(probe, run_fused, all, &all) - launch;
         if (large.moved > small.moved) /* else it does not fit */
             rt_probe_number(probe, "kernels", fmin(large.moved / moving / bandwidth, 1), "%");
     }
@@ -320,7 +324,7 @@ static void measure_fused(RtProbe *probe, double bandwidth, double launch)
 
 static void measure_memory(RtProbe *probe)
 {
-    const double launch = rt_probe_time(probe, run_launch, NULL), bandwidth = measure_copies(probe, launch);
+    const double launch = rt_probe_mean(probe, run_launch, 0, NULL), bandwidth = measure_copies(probe, launch);
     measure_fused(probe, bandwidth, launch);
     rt_probe_number(probe, "launch", launch, "s");
 }

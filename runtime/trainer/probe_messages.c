@@ -162,7 +162,7 @@ static void run_message(RtProbe *probe, const void *context)
 static double time_of(RtProbe *probe, int number)
 {
     const bool returns = probe->rt->program->collectives[number].kind == RT_SEND;
-    return rt_probe_time(probe, run_message, &number) / (returns ? 2 : 1);
+    return rt_probe_mean(probe, run_message, number, &number) / (returns ? 2 : 1);
 }
 
 typedef struct {
@@ -188,10 +188,10 @@ static RtCurve measure_kind(RtProbe *probe, const Link *link, int kind)
 {
     const int last = kinds[kind].by_neighbours ? 0 : link->count - 1, ranks = link->group[last].ranks;
     const int sizes = sizes_of(probe->rt->program->arena_bytes);
-    const double of_latency = latency(link, kind, ranks), some = 1.25, longest = 10 * probe->seconds;
+    const double of_latency = latency(link, kind, ranks), some = 1.25;
     RtCurve curve = { 0 };
     double seconds = 0;
-    for (int size = 1; size < sizes && (seconds * STEP < longest || !curve.count); size++) {
+    for (int size = 1; size < sizes && (seconds * STEP < probe->longest || !curve.count); size++) {
         seconds = fmax(seconds, time_of(probe, number_of(link->link, last, kind, size)));
         const int64_t block = block_of((RtCollectiveKind)kind, size_bytes(size), ranks) * BYTES;
         const double sent = (double)block * (kinds[kind].by_neighbours ? 1
@@ -271,6 +271,12 @@ typedef struct {
     int product, message, times; /* numbers; so many products take about as long as the message */
 } Both;
 
+static int64_t number_of_both(const Both *both)
+{
+    const int64_t messages = number_of(MOST_LINKS, 0, 0, 0);
+    return (int64_t)both->times * messages + both->message;
+}
+
 static void run_products(RtProbe *probe, const void *context)
 {
     const Both *both = context;
@@ -308,10 +314,10 @@ static void measure_overlap(RtProbe *probe, const Link *link, RtCollectiveKind k
     const double message = time_of(probe, both.message);
     both.product = rt_probe_largest(probe, RT_F32, message / 4);
     both.times = 1;
-    const double once = rt_probe_time(probe, run_products, &both);
+    const double once = rt_probe_mean(probe, run_products, number_of_both(&both), &both);
     both.times = (int)fmax(message / once, 1);
-    const double products = rt_probe_time(probe, run_products, &both);
-    const double together = rt_probe_time(probe, run_both, &both);
+    const double products = rt_probe_mean(probe, run_products, number_of_both(&both), &both);
+    const double together = rt_probe_mean(probe, run_both, number_of_both(&both), &both);
     const double hidden = (message + products - together) / fmin(message, products);
     rt_probe_number(probe, key, fmin(fmax(hidden, 0), 1), "%");
 }

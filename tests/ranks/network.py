@@ -13,13 +13,13 @@ def ip(*words):
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
 
 
-def shaped(rate):
-    """As a link of that rate ("50mbit"): tokens for some milliseconds are kept, since a busy machine sends late, but a message that
-    comes after a pause takes hardly less than the others: they may be spent at a rate that is 0.5 % higher."""
+def shaped(rate, frame):
+    """As a link of that rate ("50mbit") and of frames of so many bytes: tokens for some milliseconds are kept, since a busy machine sends
+    late, but a message that comes after a pause takes hardly less than the others: they may be spent at a rate that is 0.5 % higher."""
     number, unit = re.fullmatch(r"([\d.]+)([kmg])bit", rate).groups()
     each_second = float(number) * {"k": 1e3, "m": 1e6, "g": 1e9}[unit] / 8
     return ["tbf", "rate", rate, "latency", "50ms", "burst", max(32_000, int(5e-3 * each_second)), "peakrate", f"{8.04 * each_second:.0f}bit",
-            "mtu", max(4000, int(1.5e-4 * each_second))]
+            "mtu", max(frame + 2500, int(1.5e-4 * each_second))]
 
 
 class NoNetwork(Exception):
@@ -27,18 +27,19 @@ class NoNetwork(Exception):
 
 
 class Network:
-    """`count` machines: two have one link, more have one each to a switch.  A link carries `rate` in each direction."""
+    """`count` machines: two have one link, more have one each to a switch.  A link carries `rate` in each direction, in frames of at most
+    `frame` bytes."""
 
-    def __init__(self, folder, count=2, rate="1gbit"):
+    def __init__(self, folder, count=2, rate="1gbit", frame=1500):
         tag = f"mpc{os.getpid()}-{next(NUMBERS)}"
         self.folder, self.names, self.switch = folder, [f"{tag}-{i}" for i in range(count)], f"{tag}-switch"
         try:
-            self.make(rate)
+            self.make(rate, frame)
         except (OSError, subprocess.CalledProcessError) as error:
             self.close()
             raise NoNetwork(f"no network namespaces here: {getattr(error, 'stderr', None) or error}") from error
 
-    def make(self, rate):
+    def make(self, rate, frame):
         for name in self.names:
             ip("netns", "add", name)
         if len(self.names) == 2:
@@ -50,12 +51,12 @@ class Network:
         for i, name in enumerate(self.names):
             if len(self.names) > 2:
                 ip("link", "add", "net", "netns", name, "type", "veth", "peer", "name", f"port{i}", "netns", self.switch)
-                ip("-n", self.switch, "link", "set", f"port{i}", "master", "switch", "up")
+                ip("-n", self.switch, "link", "set", f"port{i}", "master", "switch", "mtu", frame, "up")
             ip("-n", name, "addr", "add", f"{self.address(i)}/24", "dev", "net")
             ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", "net", "up")
-            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", *map(str, shaped(rate))], check=True, capture_output=True,
-                           text=True)
+            ip("-n", name, "link", "set", "net", "mtu", frame, "up")
+            subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "net", "root", *map(str, shaped(rate, frame))], check=True,
+                           capture_output=True, text=True)
             (self.folder / f"boot-{i}").write_text(f"00000000-0000-0000-0000-{i:012}\n")
 
     def address(self, machine):
