@@ -245,6 +245,16 @@ static bool write_page(const Planner *p, const Answer *answer)
     return close_new(p->run, &file);
 }
 
+/* What ranks can divide among themselves: "256 sequences, heads 12, ff 3,072, copies of repeats 12". */
+static const char *divisible_text(const Planner *p)
+{
+    Arena *a = p->arena;
+    const char *text = counted(a, p->sequences, "sequence");
+    for (int i = 0; i < p->ndims; i++)
+        text = arena_text(a, "%s, %s %s", text, p->dim[i].name, grouped(a, p->dim[i].size));
+    return p->copies ? arena_text(a, "%s, copies of repeats %s", text, grouped(a, p->copies)) : text;
+}
+
 static bool nothing_fits(const Planner *p, const Answer *answer)
 {
     const PlanResult *larger = answer->too_large;
@@ -252,8 +262,8 @@ static bool nothing_fits(const Planner *p, const Answer *answer)
     p->run->diags.errors++;
     if (answer->tally.too_large == 0) {
         report_error(stderr, "another number of ranks or of sequences, or less that is kept (--keep)",
-                     "the model has no layout of %s%s", counted(a, p->ranks, "rank"),
-                     answer->tally.all > 0 ? " that can be compiled" : "");
+                     "the model has no layout of %s%s; ranks can divide %s", counted(a, p->ranks, "rank"),
+                     answer->tally.all > 0 ? " that can be compiled" : "", divisible_text(p));
         return false;
     }
     if (answer->tally.open > 0) {

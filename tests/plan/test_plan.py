@@ -81,9 +81,9 @@ KEPT = "dp=N, tp=N, pp=N, microbatch=N, zero=0|1|2|3, overlap=0|1, recompute=non
     (["--keep=zero=4"], 1, "--keep=zero=4: that is no value of it"), (["--keep=zero=1x"], 1, "--keep=zero=1x: that is no value of it"),
     (["--keep=overlap=2"], 1, "--keep=overlap=2: that is no value of it"), (["--keep=recompute=auto"], 1, "--keep=recompute=auto: that is no"),
     (["--keep=schedule=gpipe"], 1, "--keep=schedule=gpipe: that is no"), (["--keep=attend=round"], 1, "--keep=attend=round: that is no"),
-    (["--keep=pieces=3"], 1, "--keep=pieces=3: that is no"), (["--keep=chunks=1000"], 1, "--keep=chunks=1000: that is no"), (["--keep=tp=4"], 1, "the model has no layout of 2 ranks\n"),
+    (["--keep=pieces=3"], 1, "--keep=pieces=3: that is no"), (["--keep=chunks=1000"], 1, "--keep=chunks=1000: that is no"), (["--keep=tp=4"], 1, "the model has no layout of 2 ranks; ranks can divide "),
     (["--keep=abreast=5"], 1, "--keep=abreast=5: that is no"), (["--keep=abreast=3"], 1, "--keep abreast=3: it does not divide the "),
-    (["--keep=microbatch=3"], 1, "the model has no layout of 2 ranks\n"), (["--top=0"], 2, "--top needs a number above 0"),
+    (["--keep=microbatch=3"], 1, "the model has no layout of 2 ranks; ranks can divide "), (["--top=0"], 2, "--top needs a number above 0"),
     (["--memory=few"], 2, "--memory needs a number above 0"), (["--memory=-1"], 2, "--memory needs a number above 0"),
     (["--mesh=dp=2"], 2, "--mesh is an option of")])
 def test_wrong_options(options, status, message):
@@ -350,8 +350,8 @@ def test_a_loss_that_mixes_sequences(tmp_path):
 
 @pytest.mark.parametrize("options, status, message", [
     (["--ranks=4", "--set=train.microbatch=64"], 0, ""), (["--ranks=1", "--set=train.microbatch=256"], 0, ""),
-    (["--ranks=4", "--set=train.microbatch=256"], 1, "the model has no layout of 4 ranks\n"), (["--ranks=4", "--keep=microbatch=32"], 1, "the model has no layout of 4 ranks\n"),
-    (["--ranks=4", "--set=train.microbatch=64", "--set=train.batch=64"], 1, "the model has no layout of 4 ranks\n")])
+    (["--ranks=4", "--set=train.microbatch=256"], 1, "the model has no layout of 4 ranks; ranks can divide 256 sequences"), (["--ranks=4", "--keep=microbatch=32"], 1, "the model has no layout of 4 ranks; ranks can divide 256 sequences"),
+    (["--ranks=4", "--set=train.microbatch=64", "--set=train.batch=64"], 1, "the model has no layout of 4 ranks; ranks can divide 64 sequences")])
 def test_micro_batches_of_a_loss_that_mixes_sequences(options, status, message):
     assert message in mpc_plan(*SIMCLR, *options, status=status)[1]
 
