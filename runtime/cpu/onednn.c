@@ -5,7 +5,6 @@
  * existing memory, so that callers pass memories. */
 #include "onednn.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -22,6 +21,12 @@ static bool is_named(dnnl_primitive_desc_t primitive, const char *beginning)
     const char *name = "";
     return dnnl_primitive_desc_query(primitive, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
            strncmp(name, beginning, strlen(beginning)) == 0;
+}
+
+bool rt_dnnl_uses_avx2(void)
+{
+    const int isa = (int)dnnl_get_effective_cpu_isa(), avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core;
+    return (isa & avx2) == avx2 && (isa & avx512) != avx512;
 }
 
 #if DNNL_VERSION_MAJOR >= 3

@@ -1,8 +1,10 @@
-/* onednn.h -- the calls of oneDNN that versions 2 and 3 spell differently: product.c is the same for both. */
+/* onednn.h -- the calls of oneDNN that versions 2 and 3 spell differently, so that product.c is the same for both; the
+ * processor for which oneDNN makes kernels. */
 #ifndef MPC_RUNTIME_CPU_ONEDNN_H
 #define MPC_RUNTIME_CPU_ONEDNN_H
 
 #include <dnnl.h>
+#include <stdbool.h>
 
 /* A description of memory that belongs to something else: to a memory, or to the description of a primitive. */
 #if DNNL_VERSION_MAJOR >= 3
@@ -22,5 +24,7 @@ dnnl_status_t rt_dnnl_append_eltwise(dnnl_post_ops_t after, dnnl_alg_kind_t func
  * the first whose name begins with `kernel`, or the first of all if there is none.  The caller destroys it. */
 dnnl_status_t rt_dnnl_matmul(dnnl_primitive_desc_t *matmul, const char *kernel, dnnl_engine_t engine, dnnl_memory_t a,
                              dnnl_memory_t b, dnnl_memory_t bias, dnnl_memory_t c, dnnl_primitive_attr_t attributes);
+
+bool rt_dnnl_uses_avx2(void); /* and not AVX-512 */
 
 #endif

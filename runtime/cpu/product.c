@@ -20,7 +20,7 @@
 #include <string.h>
 
 enum { A, B, C, BIAS, OPERANDS };
-enum { CHUNK_BYTES = 32 << 20, APART_BYTES = 8 << 20, LEAST_CHUNK = 512, ALIGNMENT = 4096 };
+enum { CHUNK_BYTES = 32 << 20, APART_BYTES = 8 << 20, LEAST_CHUNK = 512, ALIGNMENT = 4096, CACHE_LINE = 64 };
 
 /* One of the operands: `count` matrices of rows x columns; batch, row, column are strides. */
 typedef struct {
@@ -34,6 +34,7 @@ typedef struct {
     dnnl_memory_t memory[OPERANDS], scratch;
     int64_t scratch_bytes;
     bool is_slow; /* oneDNN has only a reference implementation */
+    bool is_gemm; /* its implementation is "gemm" */
 } Call;
 
 typedef struct RtOneProduct {
@@ -41,6 +42,7 @@ typedef struct RtOneProduct {
     bool swapped;              /* to that end, computes C^T = B^T A^T */
     bool converted;            /* through f32 copies in the workspace */
     bool apart;                /* the result, without gaps, to the workspace first */
+    bool spaced;               /* B from a copy in the workspace, with gaps between its rows */
     int64_t turns;             /* matrices run one after the other; 1: oneDNN runs the batch */
     bool by_rows;              /* chunks are rows of A and C, else columns of B and C */
     int64_t chunk;             /* rows or columns at a time */
@@ -136,13 +138,17 @@ static Matrix matrix_of(const Product *p, const RtProductShape *s, int operand)
     return x;
 }
 
-static bool is_copied(const Product *p, int operand) { return p->converted || (p->apart && operand == C); }
+static bool is_copied(const Product *p, int operand)
+{
+    return p->converted || (p->apart && operand == C) || (p->spaced && operand == B);
+}
 
-/* The copy of one matrix: dense, in the same order. */
+/* The copy of one matrix, in the same order: dense, unless rows are spaced. */
 static Matrix copy_of(const Product *p, Matrix x)
 {
     const bool by_columns = x.row == 1 && x.column != 1;
-    return (Matrix){ p->converted ? RT_F32 : x.type, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns,
+    const int64_t gap = p->spaced ? CACHE_LINE / 4 : 0;
+    return (Matrix){ p->converted ? RT_F32 : x.type, 1, x.rows, x.columns, 0, by_columns ? 1 : x.columns + gap,
                      by_columns ? x.rows : 1 };
 }
 
@@ -151,7 +157,8 @@ static int64_t type_bytes(RtType type) { return type == RT_F32 ? 4 : 2; }
 static int64_t copy_bytes(const Product *p, const RtProductShape *s, int operand)
 {
     const Matrix x = copy_of(p, matrix_of(p, s, operand));
-    return is_copied(p, operand) ? round_up(x.rows * x.columns * type_bytes(x.type)) : 0;
+    const int64_t elements = x.column == 1 ? x.rows * x.row : x.rows * x.columns;
+    return is_copied(p, operand) ? round_up(elements * type_bytes(x.type)) : 0;
 }
 
 static int64_t copies_bytes(const Product *p, const RtProductShape *s)
@@ -229,7 +236,7 @@ static Call create_call(struct RtProducts *all, const Product *p, const RtProduc
     const RtDnnlLayout scratch = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     const char *kernel = "";
     check(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &kernel), "name its kernel", s);
-    call.is_slow = strncmp(kernel, "ref", 3) == 0;
+    call.is_slow = strncmp(kernel, "ref", 3) == 0, call.is_gemm = strncmp(kernel, "gemm", 4) == 0;
     check(dnnl_memory_create(&call.scratch, scratch, all->engine, DNNL_MEMORY_NONE), "describe memory", s);
     call.scratch_bytes = (int64_t)dnnl_memory_desc_get_size(scratch);
     check(dnnl_primitive_create(&call.primitive, desc), "make a kernel", s);
@@ -264,6 +271,22 @@ static void create_calls(struct RtProducts *all, Product *p)
         const RtProductShape s = chunk_of(p, size % p->chunk);
         p->last = create_call(all, p, &s);
     }
+}
+
+static void create_calls_anew(struct RtProducts *all, Product *p)
+{
+    destroy_call(&p->whole);
+    destroy_call(&p->last);
+    p->last = (Call){ 0 };
+    create_calls(all, p);
+}
+
+static bool is_faster_spaced(const Product *p)
+{
+    const RtProductShape *s = &p->shape;
+    const bool is_f32 = p->converted || (s->a.type == RT_F32 && s->batch == 1);
+    return is_f32 && s->b.column == 1 && rt_dnnl_uses_avx2() &&
+           rt_product_is_faster_spaced(s->m, p->converted ? s->n : s->b.row);
 }
 
 static Product *new_product(struct RtProducts *all, int id)
@@ -308,11 +331,11 @@ static void create_product(struct RtProducts *all, Product *p, RtProductShape sh
     p->turns = p->converted || p->apart || !has_batch ? shape.batch : 1;
     create_calls(all, p);
     if (p->whole.is_slow && shape.batch > 1 && p->turns == 1) {
-        destroy_call(&p->whole);
-        destroy_call(&p->last);
-        p->last = (Call){ 0 };
         p->turns = shape.batch;
-        create_calls(all, p);
+        create_calls_anew(all, p);
+    } else if (p->whole.is_gemm && is_faster_spaced(p)) {
+        p->spaced = true;
+        create_calls_anew(all, p);
     }
     const RtProductShape s = chunk_of(p, p->chunk);
     const int64_t last = p->last.primitive ? p->last.scratch_bytes : 0;
@@ -347,14 +370,17 @@ RtOneProduct *rt_one_product(Rt *rt, RtProductShape shape)
 /* Between a matrix and its copy; `back`: from the copy to the matrix. */
 static void convert(const Product *p, Matrix x, char *array, char *copy, bool back)
 {
-    const bool by_columns = copy_of(p, x).row == 1 && x.columns > 1;
+    const Matrix own = copy_of(p, x);
+    const bool by_columns = own.row == 1 && x.columns > 1;
     const int64_t lines = by_columns ? x.columns : x.rows, length = by_columns ? x.rows : x.columns;
-    const int64_t stride = by_columns ? x.column : x.row, bytes = length * type_bytes(x.type);
+    const int64_t stride = by_columns ? x.column : x.row, bytes = type_bytes(x.type);
+    const int64_t distance = by_columns ? own.column : own.row;
 #pragma omp parallel for
     for (int64_t i = 0; i < lines; i++) {
-        float *line = (float *)(void *)copy + i * length; /* if converted */
+        float *line = (float *)(void *)copy + i * distance; /* if converted */
+        char *there = array + i * stride * bytes, *here = copy + i * distance * bytes;
         if (!p->converted)
-            memcpy(array + i * stride * type_bytes(x.type), copy + i * bytes, (size_t)bytes);
+            memcpy(back ? there : here, back ? here : there, (size_t)(length * bytes));
         else if (back)
             rt_store_row(array, i * stride, length, x.type, line);
         else
@@ -385,11 +411,12 @@ static void execute_copied(struct RtProducts *all, const Product *p, const Call 
     for (int i = 0; i < operand_count(s); i++) {
         used[i] = is_copied(p, i) ? at : operand[i];
         at += copy_bytes(p, &whole, i);
-        if (p->converted && (i == C ? s->accumulate : i != unsplit || is_first))
+        if (is_copied(p, i) && (i == C ? s->accumulate : i != unsplit || is_first))
             convert(p, matrix_of(p, s, i), operand[i], used[i], false);
     }
     execute(all, p, call, used);
-    convert(p, matrix_of(p, s, C), operand[C], used[C], true);
+    if (is_copied(p, C))
+        convert(p, matrix_of(p, s, C), operand[C], used[C], true);
 }
 
 static void run_matrices(struct RtProducts *all, const Product *p, char *const start[])
@@ -406,7 +433,7 @@ static void run_matrices(struct RtProducts *all, const Product *p, char *const s
             start[C] + at * (p->by_rows ? s->c.row : 1) * type_bytes(s->c.type),
             s->has_bias ? start[BIAS] + (p->by_rows == p->swapped ? at : 0) * type_bytes(s->c.type) : NULL,
         };
-        if (p->converted || p->apart)
+        if (p->converted || p->apart || p->spaced)
             execute_copied(all, p, call, &chunk, operand, at == 0);
         else
             execute(all, p, call, operand);

@@ -194,8 +194,35 @@ static void check_long(RtType type, RtType result, bool by_rows, bool accumulate
     check_product(s, 3000);
 }
 
-int main(void)
+/* Rows of B that meet in a few sets of a cache, and are copied apart for AVX2; many columns in pieces. */
+static void check_rows_that_meet(RtType type, bool many, bool accumulate, bool turned)
 {
+    static const int64_t few[] = { 32, 61, 383 };
+    RtProductShape s = { .m = few[pick(3)],
+                         .n = many ? 140 * 512 : 500 + pick(2) * 12,
+                         .k = many ? 160 : 1 + pick(300),
+                         .batch = 1,
+                         .accumulate = accumulate,
+                         .has_bias = !accumulate };
+    s.a.type = s.b.type = s.c.type = type;
+    s.a.row = s.k + 1, s.a.column = s.b.column = 1;
+    s.b.row = (s.n + 511) / 512 * 512;
+    s.c.row = turned ? 1 : s.n + 3, s.c.column = turned ? s.m + 3 : 1;
+    check_product(s, 3000);
+}
+
+static void check_all_rows_that_meet(void)
+{
+    for (int i = 0; i < 16; i++)
+        check_rows_that_meet(i & 1 ? RT_F16 : RT_F32, (i & 14) == 0, i & 4, i & 8);
+}
+
+/* With an argument only rows that meet, for another level of instructions. */
+int main(int count, char *args[])
+{
+    check_all_rows_that_meet();
+    if (count > 1)
+        return report(args[1]);
     const bool all = is_for_all();
     for (int i = 0; i < (all ? 1500 : 500); i++)
         check_any();
