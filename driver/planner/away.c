@@ -35,7 +35,7 @@ double seconds_moved(const Planner *p, const PlanLayout *layout)
     state_away(p, layout, bytes);
     for (int i = 0; i <= MAX_REPEATS; i++)
         sum += bytes[i];
-    return seconds_to_move(p, sum / (double)pipeline_ranks(p, layout) - (double)p->away.keep);
+    return seconds_to_move(p, sum / (double)copy_ranks(p, layout) - (double)p->away.keep);
 }
 
 void find_moved(const Planner *p, const PlanLayout *layout, OnceTime *once)

@@ -43,7 +43,7 @@ static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, Block
     if (!of.in_stages || !divides_backward(layout))
         block.schedule = ONE_F_ONE_B, block.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
-        if (p->axis[i].is_pipeline)
+        if (p->axis[i].splits_copies)
             block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.in_stages ? 2 : 1;
         else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 1 && !is_inside_another(p, layout, i))
             block.size[i] = of.is_rough ? 1 : 2; /* two are like any number */
@@ -57,7 +57,7 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
 {
     PlanLayout program = block_layout(p, layout, of);
     for (int i = 0; i < p->naxes; i++)
-        if (p->axis[i].is_pipeline)
+        if (p->axis[i].splits_copies)
             program.size[i] = of.in_stages ? 2 : 1;
         else if (p->axis[i].attends && of.turns)
             program.size[i] = of.turns;

@@ -10,7 +10,7 @@ static bool has_both_messages(const Planner *p, const PlanLayout *layout)
 {
     bool has = false;
     for (int i = 0; i < p->naxes && layout->zero == 3; i++)
-        has |= !p->axis[i].is_zero && !p->axis[i].is_pipeline && layout->size[i] > 1;
+        has |= !p->axis[i].is_zero && !p->axis[i].splits_copies && layout->size[i] > 1;
     return has;
 }
 
@@ -19,7 +19,7 @@ static bool has_both_messages(const Planner *p, const PlanLayout *layout)
  * some of it: found up to 2.8 %, of one sequence that is split beside experts. */
 static double error_of(const Planner *p, const PlanLayout *layout)
 {
-    if (pipeline_ranks(p, layout) > 1)
+    if (has_schedule(p, layout))
         return p->has_experts ? 0.03 : STRUCTURE_ERROR;
     if (!p->has_experts)
         return has_both_messages(p, layout) ? 0.04 : STRUCTURE_ERROR;
@@ -100,7 +100,7 @@ int asked_by_micro(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED
 static PlaceTime sent_in_step(const Planner *p, const PlanLayout *layout, PlaceTime micro)
 {
     for (int place = 0; place < N_PLACES; place++)
-        micro.seconds[place] *= (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+        micro.seconds[place] *= (double)micro_batches(p, layout) / (double)copy_ranks(p, layout);
     return micro;
 }
 
@@ -160,7 +160,7 @@ double split_bound(Planner *p, const PlanLayout *layout)
         most[i] = fmax(sent.seconds[INSIDE], sent.seconds[OUTSIDE]);
     }
     const double sent = count == 2 ? fmin(most[0], most[1]) : most[0];
-    return fmax(work, sent) * (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+    return fmax(work, sent) * (double)micro_batches(p, layout) / (double)copy_ranks(p, layout);
 }
 
 StepBound model_bound(Planner *p, const PlanLayout *layout)
@@ -242,7 +242,7 @@ StepBound rough_bound(Planner *p, const PlanLayout *layout)
 {
     static const double not_kept = 0.08;
     const bool gathers = layout->attend == GATHER, keeps = layout->recompute == RECOMPUTE_NONE;
-    const double share = (double)micro_batches(p, layout) / (double)pipeline_ranks(p, layout);
+    const double share = (double)micro_batches(p, layout) / (double)copy_ranks(p, layout);
     const double lost = layout->attend == RING ? lost_in_ring(p, layout) : 0, again = products_again(p, layout);
     PlanLayout kind[2];
     StepBound least = nothing_known;
@@ -277,7 +277,7 @@ int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED
 /* What is done once a step.  What stages know of their own of it is not here (stage_cost.c). */
 static double once_seconds(const Planner *p, const PlanLayout *layout, const Block *b)
 {
-    const bool has_stages = pipeline_ranks(p, layout) > 1;
+    const bool has_stages = has_schedule(p, layout);
     double messages = b->once - b->sent.computed;
     for (int place = 0; place < N_PLACES && has_stages; place++)
         for (int i = 0; i < MAX_REPEATS; i++)
@@ -306,7 +306,7 @@ static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 static double added_by_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const double stages = (double)pipeline_ranks(p, layout), turns = (double)turns_of(p, layout);
+    const double stages = (double)copy_ranks(p, layout), turns = (double)turns_of(p, layout);
     const bool is_summed = micro_batches(p, layout) > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
     if (!with || without->refused)
@@ -337,14 +337,14 @@ static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, con
         bytes.held[i] = zero ? zero->held[i] : 0;
         beside -= (bytes.held[i] + bytes.kept[FOR_BACKWARD][i]) * (double)w->copies[i];
     }
-    return p->beside + beside / (double)pipeline_ranks(p, layout) +
+    return p->beside + beside / (double)copy_ranks(p, layout) +
            (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }
 
 /* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
 static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
 {
-    if (pipeline_ranks(p, layout) > 1 || attends_apart(p, layout))
+    if (has_schedule(p, layout) || attends_apart(p, layout))
         return 0;
     return micro_batches(p, layout) > 1 ? b->at_heads : b->at_head;
 }
@@ -352,7 +352,7 @@ static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Bl
 /* Of a backward action, which follows when a rank has kept most; if it has two parts, the one of weights may. */
 static double bytes_beside(const Planner *p, const PlanLayout *layout, const Block *b, bool is_any)
 {
-    const bool may_divide = pipeline_ranks(p, layout) > 1 && (is_any || divides_backward(layout));
+    const bool may_divide = has_schedule(p, layout) && (is_any || divides_backward(layout));
     return fmax(bytes_at_head(p, layout, b), may_divide ? 0 : b->scratch);
 }
 
@@ -368,7 +368,7 @@ static double seconds_of_links(const Planner *p, const PlanLayout *layout, const
         most = fmax(most, micros * (grown + of_zero->fixed.seconds[place] * of_zero->share) +
                               of_zero->once.seconds[place] * of_zero->share);
     }
-    return most / (double)pipeline_ranks(p, layout);
+    return most / (double)copy_ranks(p, layout);
 }
 
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
@@ -412,7 +412,7 @@ BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(
  * weights; and in stages no message crosses from copy to copy, which hides more, the more micro-batches are abreast. */
 static bool needs_stages(const Planner *p, const PlanLayout *layout)
 {
-    return pipeline_ranks(p, layout) > 1 && stage_weights(p, layout->recompute)->repeats > 0 &&
+    return has_schedule(p, layout) && stage_weights(p, layout->recompute)->repeats > 0 &&
            (divides_backward(layout) || lanes_of(layout) > 1);
 }
 
@@ -443,7 +443,7 @@ int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness,
 /* Up to stage 1, zero does nothing in the actions of a pipeline. */
 int closest_bound(const Planner *p, const PlanLayout *layout)
 {
-    return pipeline_ranks(p, layout) > 1 && layout->zero < 2 ? SIMULATED : WITH_ZERO;
+    return has_schedule(p, layout) && layout->zero < 2 ? SIMULATED : WITH_ZERO;
 }
 
 /* Values that lie in others count twice where backward actions are divided: found up to 4 %, of two repeats 6 %. */
@@ -454,7 +454,7 @@ static double slots_share(const Planner *p, const PlanLayout *layout)
 
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
 {
-    const double stages = (double)pipeline_ranks(p, layout);
+    const double stages = (double)copy_ranks(p, layout);
     if (closeness == BY_WAITS || (closeness < WITH_ZERO && stages == 1))
         return bound_with(p, layout, false);
     const Block *b = block_of(p, layout, closeness == WITH_ZERO, false);

@@ -87,9 +87,7 @@ static bool read_program(Planner *p, Recompute policy, bool is_first)
 {
     Run run = { .trains_alone = true };
     const char *why;
-    PlanLayout one = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };
-    for (int i = 0; i < p->naxes; i++)
-        one.size[i] = 1;
+    const PlanLayout one = layout_on(p, policy, 1);
     const PassOptions passes = { .unchecked = true, .stop_after = "overlap" };
     Module *m = compile_layout(p, &one, 2, &passes, &run, &why);
     if (!m) {

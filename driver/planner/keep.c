@@ -99,7 +99,7 @@ static const char *without_effect(const Planner *p)
         has_else |= ast->kind == A_SHARD && ast->init;
     for (int i = 0; i < p->naxes; i++) {
         attends |= p->axis[i].attends;
-        has_stages |= p->axis[i].is_pipeline;
+        has_stages |= p->axis[i].splits_copies;
         has_zero |= p->axis[i].is_zero;
     }
     return p->kept.attend >= 0 && !attends                                 ? "attend"

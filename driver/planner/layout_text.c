@@ -17,7 +17,7 @@ static const char *mesh_line(Arena *arena, const Planner *p, const PlanLayout *l
     return arena_text(arena, "    mesh %s\n", text);
 }
 
-static const char *dims_text(Arena *arena, const Ast *list)
+const char *list_text(Arena *arena, const Ast *list)
 {
     const char *text = "";
     for (const Ast *item = list; item; item = item->next)
@@ -57,7 +57,7 @@ static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *
     int64_t size = 1;
     const PlanAxis *axis = axis_of(p, ast->name, layout, &size);
     const char *options = other_options(arena, p, ast->type, replaced);
-    const char *text = arena_text(arena, "    shard %s over %s", dims_text(arena, ast->child), ast->name);
+    const char *text = arena_text(arena, "    shard %s over %s", list_text(arena, ast->child), ast->name);
     if (ast->init)
         text = arena_text(arena, "%s else %s", text, ast->init->name);
     if (axis && axis->attends && size > 1)
@@ -66,16 +66,6 @@ static const char *shard_line(Arena *arena, const Planner *p, const PlanLayout *
         options =
             arena_text(arena, "%soverlap = %d", *options ? arena_text(arena, "%s, ", options) : "", layout->pieces);
     return *options ? arena_text(arena, "%s (%s)\n", text, options) : arena_text(arena, "%s\n", text);
-}
-
-static const char *pipeline_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
-{
-    const char *text = arena_text(arena, "    pipeline %s over %s", dims_text(arena, ast->child), ast->init->name);
-    if (has_schedule(p, layout))
-        text = arena_text(arena, "%s, schedule = %s", text, schedule_word[layout->schedule]);
-    if (layout->chunks > 1)
-        text = arena_text(arena, "%s, chunks = %d", text, layout->chunks);
-    return arena_text(arena, "%s\n", text);
 }
 
 static const char *zero_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast)
@@ -101,10 +91,9 @@ const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layou
     const Ast *zero = NULL;
     for (const Ast *ast = p->parallel->body; ast; ast = ast->next) {
         zero = ast->kind == A_ZERO ? ast : zero;
-        if (ast->kind == A_SHARD)
-            text = arena_text(arena, "%s%s", text, shard_line(arena, p, layout, ast));
-        else if (ast->kind == A_PIPELINE)
-            text = arena_text(arena, "%s%s", text, pipeline_line(arena, p, layout, ast));
+        text =
+            arena_text(arena, "%s%s", text,
+                       ast->kind == A_SHARD ? shard_line(arena, p, layout, ast) : schedule_line(arena, p, layout, ast));
     }
     return arena_text(arena, "%s%s    recompute %s\n%s}\n", text, zero_line(arena, p, layout, zero),
                       Recompute_words[layout->recompute],

@@ -236,14 +236,14 @@ void state_away(const Planner *p, const PlanLayout *layout, double bytes[MAX_REP
 static bool is_there(const Planner *p, const PlanLayout *layout, const Held *held)
 {
     const bool is_one = micro_batches(p, layout) == 1;
-    return held->micros == ANY_NUMBER || (held->micros == SEVERAL ? !is_one : is_one && pipeline_ranks(p, layout) == 1);
+    return held->micros == ANY_NUMBER || (held->micros == SEVERAL ? !is_one : is_one && !has_schedule(p, layout));
 }
 
 /* Of all stages, or on which it is; whole: where that is not known. */
 static void add_state(const Planner *p, const PlanLayout *layout, const Held *held, CopyBytes *bytes, double *whole)
 {
     const double own = held->bytes / ranks_holding(p, layout, held);
-    const int ends = held->in_stages || pipeline_ranks(p, layout) == 1 ? 0 : held->ends;
+    const int ends = held->in_stages || !has_schedule(p, layout) ? 0 : held->ends;
     double *const at_ends[] = { whole, &bytes->first, &bytes->last, &bytes->ends };
     *(held->in_stages ? &bytes->held[held->in_stages - 1] : at_ends[ends]) += own;
 }
@@ -252,7 +252,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
 {
     const MemoryCost *cost = p->memory_cost;
     const int policy = (int)layout->recompute;
-    const double stages = (double)pipeline_ranks(p, layout);
+    const double stages = (double)copy_ranks(p, layout);
     const StageWeights *w = stage_weights(p, layout->recompute);
     double whole = 0; /* of what no copies have, of all stages */
     CopyBytes bytes = { 0 };

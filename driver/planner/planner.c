@@ -60,26 +60,6 @@ static const char *target_of(const Options *o, const Machine *machine)
     return o->target ? o->target : is_said(machine, LINE_elementwise) ? "c" : "cuda";
 }
 
-/* The copies that stages share: of the pipeline with two of them.  None: it has fewer, or there is no pipeline. */
-static int64_t copies_of(const Planner *p)
-{
-    Run run = { 0 };
-    const char *why;
-    PlanLayout two = { .microbatch = 1, .recompute = RECOMPUTE_NONE, .zero = -1, .chunks = 1 };
-    int64_t copies = 0;
-    for (int i = 0; i < p->naxes; i++)
-        two.size[i] = p->axis[i].is_pipeline ? 2 : 1;
-    if (pipeline_ranks(p, &two) == 1)
-        return 0;
-    Module *m = compile_layout(p, &two, 2, &(PassOptions){ .stop_after = "lower" }, &run, &why);
-    for (const ShardRule *rule = m ? m->rules : NULL; rule; rule = rule->next)
-        copies += copies_along(m, rule->dims.name[0]);
-    if (m)
-        free_module(m);
-    arena_free(&run.arena);
-    return copies;
-}
-
 static bool read_planner(Planner *p)
 {
     Run *run = p->run;
@@ -134,9 +114,8 @@ static Module *lowered(Planner *p, const char *micro, Settings *settings)
     for (const Ast *ast = p->parallel ? p->parallel->body : NULL; ast; ast = ast->next) {
         for (const Ast *axis = ast->kind == A_MESH ? ast->child : NULL; axis; axis = axis->next)
             one.mesh = arena_text(p->arena, "%s%s%s=1", one.mesh ? one.mesh : "", one.mesh ? "," : "", axis->name);
-        if (ast->kind == A_PIPELINE)
-            one.schedule = "1f1b", one.chunks = "1";
     }
+    say_schedule(p, &one);
     if (micro) {
         one.set = sets_without(p->arena, &o->set, "train.microbatch");
         one.set.at[one.set.count++] = micro;
@@ -208,7 +187,7 @@ static bool read_model(Planner *p)
     free_module(m);
     if (!good)
         return false;
-    p->copies = p->mixes ? 0 : copies_of(p);
+    p->copies = p->mixes ? 0 : copies_to_share(p);
     prepare_blocks(p);
     return read_model_cost(p);
 }

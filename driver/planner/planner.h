@@ -2,6 +2,7 @@
  *
  *   planner.c      the command: what is asked for
  *   space.c        the space: what the model's `parallel { }` can be with other sizes and options
+ *   schedules.c    of these, the pipeline
  *   keep.c         what --keep says of it
  *   layout_text.c  a layout as the text of such a block, and as a line of a table
  *   bound.c        the least time that a layout can take, from the program of one rank
@@ -66,17 +67,17 @@ typedef struct {
 /* An axis of the mesh. */
 typedef struct {
     const char *name;
-    bool is_data;     /* splits the batch */
-    bool is_batch;    /* and nothing else */
-    bool is_pipeline; /* has stages */
-    bool attends;     /* splits a sequence along which attention runs */
-    bool is_zero;     /* zero splits over it */
-    int64_t kept;     /* by --keep; 0: any size */
-    int64_t pair;     /* the size of the first dim of the pair that it splits; 0: it splits none */
-    int64_t dealt;    /* the common divisor of the sizes of what it splits but pairs; 0: nothing */
+    bool is_data;       /* splits the batch */
+    bool is_batch;      /* and nothing else */
+    bool splits_copies; /* of repeats: it has the stages of a pipeline */
+    bool attends;       /* splits a sequence along which attention runs */
+    bool is_zero;       /* zero splits over it */
+    int64_t kept;       /* by --keep; 0: any size */
+    int64_t pair;       /* the size of the first dim of the pair that it splits; 0: it splits none */
+    int64_t dealt;      /* the common divisor of the sizes of what it splits but pairs; 0: nothing */
 } PlanAxis;
 
-static inline bool splits_micro_batch(const PlanAxis *axis) { return !axis->is_batch && !axis->is_pipeline; }
+static inline bool splits_micro_batch(const PlanAxis *axis) { return !axis->is_batch && !axis->splits_copies; }
 
 /* A dim that axes split. */
 typedef struct {
@@ -90,6 +91,8 @@ typedef struct {
     int64_t microbatch;
     int attend, recompute, zero, schedule, chunks, overlaps, pieces, abreast;
 } Kept;
+
+static inline bool is_kept(int kept, int value) { return kept < 0 || kept == value; }
 
 typedef struct Structure Structure;
 
@@ -166,9 +169,7 @@ PlanAxis *axis_named(Planner *p, const char *name); /* NULL: there is none */
 int64_t copies_along(const Module *m, Name dim);    /* that loops of the module count along it; 0: none do */
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
-int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout);
-bool has_schedule(const Planner *p, const PlanLayout *layout); /* does one interleave its micro-batches? */
-const Ast *statement(const Planner *p, AstKind kind);          /* the first one of the layout; NULL: there is none */
+const Ast *statement(const Planner *p, AstKind kind); /* the first one of the layout; NULL: there is none */
 int64_t ranks_on_axes(const Planner *p, const PlanLayout *layout, unsigned axes); /* as bits */
 bool attends_apart(const Planner *p, const PlanLayout *layout); /* do ranks share sequences that attend? */
 int64_t micro_batches(const Planner *p, const PlanLayout *layout);
@@ -181,8 +182,7 @@ bool has_pieces(const Planner *p, const PlanLayout *layout);     /* may messages
 bool may_be_abreast(const Planner *p, const PlanLayout *layout); /* may micro-batches be? */
 int lanes_of(const PlanLayout *layout);                          /* that are abreast, 1 or more */
 int64_t turns_of(const Planner *p, const PlanLayout *layout);    /* of the loop over micro-batches, each for so many */
-bool divides_backward(const PlanLayout *layout); /* its schedule: actions of activations, and of weights */
-bool hides(const PlanLayout *layout);            /* may what zero sends in a micro-batch hide behind computation? */
+bool hides(const PlanLayout *layout); /* may what zero sends in a micro-batch hide behind computation? */
 
 /* Calls it for each layout of a mesh with what is not known yet at its first value; see search.c. */
 typedef void (*LayoutVisit)(void *context, const PlanLayout *layout);
@@ -191,13 +191,28 @@ double count_meshes(const Planner *p, int axis, int64_t left);         /* all, o
 void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);
 void visit_policies(const Planner *p, PlanLayout layout, LayoutVisit visit,
                     void *context); /* recompute, attend, pieces, abreast */
-void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context);     /* zero, overlaps */
+void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* zero, overlaps */
+
+/* --- schedules.c ----------------------------------------------------------------------------------- */
+
+void find_copies_axis(Planner *p);
+void say_schedule(const Planner *p, Options *options);          /* of a model that has one: the simplest */
+int64_t copies_to_share(const Planner *p);                      /* that ranks can share */
+int64_t copy_ranks(const Planner *p, const PlanLayout *layout); /* that share them */
+bool have_copies(const Planner *p, const PlanLayout *layout);   /* each of these ranks? */
+bool has_schedule(const Planner *p, const PlanLayout *layout);  /* does one interleave its micro-batches? */
+bool divides_backward(const PlanLayout *layout); /* its schedule: actions of activations, and of weights */
+PlanLayout layout_on(const Planner *p, Recompute policy, int ranks); /* which share copies; of one sequence */
 void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context); /* schedule, chunks */
 enum { MOST_SCHEDULES = N_SCHEDULES + MAX_CHUNKS }; /* of a layout without them */
+
+/* A line of the layout's block; "": the statement is about something else. */
+const char *schedule_line(Arena *arena, const Planner *p, const PlanLayout *layout, const Ast *ast);
 
 /* --- layout_text.c --------------------------------------------------------------------------------- */
 
 const char *layout_block(Arena *arena, const Planner *p, const PlanLayout *layout); /* "parallel {\n    mesh ..." */
+const char *list_text(Arena *arena, const Ast *list);                               /* "heads, (a, b)" */
 const char *layout_name(Arena *arena, const Planner *p, const PlanLayout *layout);  /* "dp=2,pp=4,tp=2" */
 
 /* --- compiled.c ------------------------------------------------------------------------------------ */

@@ -85,7 +85,7 @@ bool has_stages(const Planner *p, const Sized *s)
 {
     bool has = false;
     for (int i = 0; i < p->naxes; i++)
-        has |= p->axis[i].is_pipeline && s->key.axis[i];
+        has |= p->axis[i].splits_copies && s->key.axis[i];
     return has;
 }
 

@@ -84,7 +84,7 @@ void probe_sizes(Reader *r)
         const int64_t size = m->axis_size[i];
         const PlanAxis *axis = &r->p->axis[r->s->axis[i]];
         const bool is_ring = axis->attends && r->s->key.attend == RING;
-        if (size == 1 || axis->is_pipeline || (is_ring && !serves_more_turns(r->s->key.axis[r->s->axis[i]])))
+        if (size == 1 || axis->splits_copies || (is_ring && !serves_more_turns(r->s->key.axis[r->s->axis[i]])))
             continue; /* as it is in all layouts */
         m->axis_size[i] = 1;
         probe(r, (Scale){ .divided = 1u << i }, (double)size);

@@ -4,16 +4,11 @@
  * recompute, attend, schedule and chunks is replaced.  --keep fixes one of them. */
 #include "planner.h"
 
-#include "schedule/schedule.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *const attend_name[N_ATTENDS] = { [GATHER] = "gather", [RING] = "ring", [ALL_TO_ALL] = "all_to_all" };
-const char *const schedule_word[N_SCHEDULES] = {
-    [ONE_F_ONE_B] = "1f1b", [INTERLEAVED] = "interleaved", [ZB_H1] = "zb", [ZB_V] = "zb"
-};
 
 /* --- The statements of the model ----------------------------------------------------------------------- */
 
@@ -164,15 +159,14 @@ static bool has_windows(const Module *m)
 
 bool read_space(Planner *p, const Module *m)
 {
-    const Ast *mesh = statement(p, A_MESH), *pipeline = statement(p, A_PIPELINE);
+    const Ast *mesh = statement(p, A_MESH);
     p->dim = NEW_ARRAY(p->arena, PlanDim, count_dims(p->parallel) + MAX_NAMES + 1);
     for (const Ast *axis = mesh ? mesh->child : NULL; axis && p->naxes < MAX_AXES; axis = axis->next)
         p->axis[p->naxes++] = (PlanAxis){ .name = axis->name, .is_batch = true };
     for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
         if (ast->kind == A_SHARD)
             read_shard(p, m, ast);
-    if (pipeline && axis_named(p, pipeline->init->name))
-        axis_named(p, pipeline->init->name)->is_pipeline = true, axis_named(p, pipeline->init->name)->is_batch = false;
+    find_copies_axis(p);
     find_zero_axes(p);
     note_heads(p, m);
     for (int i = 0; i < p->heads.count; i++)
@@ -194,16 +188,6 @@ int64_t data_ranks(const Planner *p, const PlanLayout *layout)
         ranks *= p->axis[i].is_data ? layout->size[i] : 1;
     return ranks;
 }
-
-int64_t pipeline_ranks(const Planner *p, const PlanLayout *layout)
-{
-    for (int i = 0; i < p->naxes; i++)
-        if (p->axis[i].is_pipeline)
-            return layout->size[i];
-    return 1;
-}
-
-bool has_schedule(const Planner *p, const PlanLayout *layout) { return pipeline_ranks(p, layout) > 1; }
 
 int64_t micro_batches(const Planner *p, const PlanLayout *layout)
 {
@@ -255,8 +239,7 @@ bool divides(const Planner *p, const PlanLayout *layout)
     for (int i = 0; i < p->ndims; i++)
         if (p->dim[i].size % ranks_along_dim(p, layout, p->dim[i].name))
             return false;
-    const int64_t stages = pipeline_ranks(p, layout);
-    return p->sequences % data_ranks(p, layout) == 0 && (stages == 1 || stages <= p->copies) && stages <= MAX_SET_RANKS;
+    return p->sequences % data_ranks(p, layout) == 0 && have_copies(p, layout);
 }
 
 /* --- Enumeration ---------------------------------------------------------------------------------------------- */
@@ -360,8 +343,6 @@ void visit_microbatches(const Planner *p, PlanLayout layout, LayoutVisit visit, 
         }
 }
 
-static bool is_kept(int kept, int value) { return kept < 0 || kept == value; }
-
 bool attends_apart(const Planner *p, const PlanLayout *layout)
 {
     for (int i = 0; i < p->naxes; i++)
@@ -417,8 +398,6 @@ int lanes_of(const PlanLayout *layout) { return layout->abreast > 1 ? layout->ab
 
 int64_t turns_of(const Planner *p, const PlanLayout *layout) { return micro_batches(p, layout) / lanes_of(layout); }
 
-bool divides_backward(const PlanLayout *layout) { return layout->schedule == ZB_H1 || layout->schedule == ZB_V; }
-
 bool hides(const PlanLayout *layout) { return layout->overlaps || layout->abreast > 1; }
 
 /* Each number of them would be a space of its own, too. */
@@ -472,33 +451,4 @@ void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *c
                 layout.overlaps = overlaps;
                 visit(context, &layout);
             }
-}
-
-/* Are there so many chunks and micro-batches?  See schedule.def. */
-static bool can_run(const Planner *p, const PlanLayout *layout)
-{
-    const int64_t stages = pipeline_ranks(p, layout) * layout->chunks;
-    return stages <= p->copies &&
-           (layout->schedule != INTERLEAVED || turns_of(p, layout) % pipeline_ranks(p, layout) == 0);
-}
-
-void visit_schedules(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
-{
-    static const struct {
-        int least, most;
-    } chunks[N_SCHEDULES] = {
-        [ONE_F_ONE_B] = { 1, 1 }, [INTERLEAVED] = { 2, MAX_CHUNKS }, [ZB_H1] = { 1, 1 }, [ZB_V] = { 2, 2 }
-    };
-    layout.schedule = ONE_F_ONE_B, layout.chunks = 1;
-    if (!has_schedule(p, &layout)) {
-        visit(context, &layout);
-        return;
-    }
-    for (int schedule = 0; schedule < N_SCHEDULES; schedule++)
-        for (int count = chunks[schedule].least; count <= chunks[schedule].most; count++) {
-            layout.schedule = (PlanSchedule)schedule, layout.chunks = count;
-            const int first = schedule == ZB_V ? ZB_H1 : schedule; /* which has its word */
-            if (is_kept(p->kept.schedule, first) && is_kept(p->kept.chunks, count) && can_run(p, &layout))
-                visit(context, &layout);
-        }
 }

@@ -9,7 +9,7 @@ static unsigned axis_bit(const Planner *p, const char *name)
 {
     for (int i = 0; i < p->naxes; i++)
         if (strcmp(p->axis[i].name, name) == 0)
-            return p->axis[i].is_pipeline ? 0 : 1u << i;
+            return 1u << i;
     return 0;
 }
 
@@ -105,6 +105,6 @@ double ranks_sharing(const Planner *p, const PlanLayout *layout, unsigned axes)
 {
     double ranks = 1;
     for (int i = 0; i < p->naxes; i++)
-        ranks *= axes >> i & 1 && !p->axis[i].is_data && !p->axis[i].is_pipeline ? (double)layout->size[i] : 1;
+        ranks *= axes >> i & 1 && !p->axis[i].is_data && !p->axis[i].splits_copies ? (double)layout->size[i] : 1;
     return ranks;
 }

@@ -54,9 +54,7 @@ static void read_weights(Planner *p, Recompute policy)
     Run run = { .trains_alone = true };
     const char *why;
     StageWeights *weights = &p->blocks->weights[policy];
-    PlanLayout two = { .microbatch = 1, .recompute = policy, .zero = -1, .chunks = 1 };
-    for (int i = 0; i < p->naxes; i++)
-        two.size[i] = p->axis[i].is_pipeline ? 2 : 1;
+    const PlanLayout two = layout_on(p, policy, 2);
     const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
     Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
     *weights = m ? weigh_stages(m) : (StageWeights){ 0 };
@@ -121,7 +119,7 @@ static void share_several(Arena *arena, const StageWeights *w, int64_t all, int 
 static void share_stages(const Planner *p, const PlanLayout *layout, int64_t *copies)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    const int ranks = (int)pipeline_ranks(p, layout);
+    const int ranks = (int)copy_ranks(p, layout);
     Arena arena = { 0 };
     if (w->repeats == 1)
         share_one(w, layout, ranks, copies);
@@ -136,7 +134,7 @@ static void share_stages(const Planner *p, const PlanLayout *layout, int64_t *co
  * abreast are one for a schedule. */
 static int micros_in_flight(const Planner *p, const PlanLayout *layout)
 {
-    const int64_t most = 4 * pipeline_ranks(p, layout), micros = turns_of(p, layout);
+    const int64_t most = 4 * copy_ranks(p, layout), micros = turns_of(p, layout);
     return (int)(micros < most ? micros : most);
 }
 
@@ -275,7 +273,7 @@ static StageCosts *new_costs(Arena *arena, int stages)
 
 const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
 {
-    const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
+    const int ranks = (int)copy_ranks(p, layout), micros = micros_in_flight(p, layout);
     const int hash =
         (((ranks * 127 + micros) * 31 + layout->chunks) * 4 + (int)layout->schedule) * 4 + (int)layout->recompute;
     Pipeline **first = &p->blocks->pipelines[(unsigned)hash % PIPELINE_LISTS];
@@ -343,8 +341,7 @@ static double bytes_in_pipeline(const StageWeights *w, const Pipeline *pipeline,
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    return pipeline_ranks(p, layout) == 1 ? bytes_of_all(w, bytes)
-                                          : bytes_in_pipeline(w, find_pipeline(p, layout), bytes);
+    return has_schedule(p, layout) ? bytes_in_pipeline(w, find_pipeline(p, layout), bytes) : bytes_of_all(w, bytes);
 }
 
 /* --- Of any schedule ---------------------------------------------------------------------------------------------- */
@@ -397,7 +394,7 @@ static void note_split_loop(void *context, const PlanLayout *layout)
 
 static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
 {
-    const int ranks = (int)pipeline_ranks(p, layout), micros = micros_in_flight(p, layout);
+    const int ranks = (int)copy_ranks(p, layout), micros = micros_in_flight(p, layout);
     const bool is_even = turns_of(p, layout) % ranks == 0;
     const unsigned hash = (unsigned)(micros * 131 + ranks * 8 + (int)layout->recompute * 2 + is_even) % PIPELINE_LISTS;
     LeanPipelines **first = &p->blocks->lean[hash];
@@ -417,7 +414,7 @@ double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *by
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
     double least = INFINITY;
-    if (pipeline_ranks(p, layout) == 1)
+    if (!has_schedule(p, layout))
         return bytes_of_all(w, bytes);
     const LeanPipelines *lean = find_lean(p, layout);
     for (int i = 0; i < lean->count; i++)

@@ -31,7 +31,7 @@ static double message_between(const Planner *p, const PlanLayout *layout, double
 {
     Axes axes = 0;
     for (int i = 0; i < p->naxes; i++)
-        axes |= p->axis[i].is_pipeline ? 1u << i : 0;
+        axes |= p->axis[i].splits_copies ? 1u << i : 0;
     const Group group = group_along(p->machine, layout->size, p->naxes, axes);
     return message_seconds(p->machine, OP_send, bytes, (Group){ 2, group.on_one_machine == group.ranks ? 2 : 1 });
 }
@@ -226,7 +226,7 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
 static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const MicroTime *time, bool divides)
 {
     const StageWeights *w = stage_weights(p, layout->recompute);
-    const double ranks = (double)pipeline_ranks(p, layout);
+    const double ranks = (double)copy_ranks(p, layout);
     const double copies = fmax(1, floor((double)p->copies / ranks / layout->chunks));
     double forward = 0, backward = 0;
     for (int i = 0; i < w->repeats; i++) {
@@ -242,7 +242,7 @@ static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const Mi
 static double micros_if_less(Planner *p, const PlanLayout *layout, const MicroTime *time, double enough)
 {
     const bool divides = divides_backward(layout);
-    if (pipeline_ranks(p, layout) == 1)
+    if (!has_schedule(p, layout))
         return time->whole * (double)turns_of(p, layout);
     const double mean = mean_of_ranks(p, layout, time, divides);
     if (mean >= enough)

@@ -140,7 +140,7 @@ static ZeroTime zero_traffic(const Planner *p, const PlanLayout *layout)
         const ZeroTensor *t = &p->tensor[i];
         if (!is_splittable(p, layout, t))
             continue;
-        const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * pipeline_ranks(p, layout));
+        const double share = 1 / (double)(ranks_on_axes(p, layout, t->split) * copy_ranks(p, layout));
         const unsigned all = zero_axes(p, t), along = batch_axes(p, t);
         const double part = share / (double)ranks_on_axes(p, layout, all & ~along);
         Sent *weights = sent_along(sent, &count, layout->zero < 3 ? all : along);
@@ -161,7 +161,7 @@ static double seconds_beside(const Planner *p, const PlanLayout *layout, const S
                              const ZeroTime *traffic)
 {
     const double all = traffic->all * TRAFFIC_SHARE, moved = p->offload ? seconds_moved(p, layout) : 0;
-    const bool follows = !p->away.forwards && pipeline_ranks(p, layout) == 1 && micro_batches(p, layout) > 1;
+    const bool follows = !p->away.forwards && !has_schedule(p, layout) && micro_batches(p, layout) > 1;
     double least = hides(layout) ? fmax(without->seconds, all) : without->seconds + all;
     least = fmax(least, moved + (follows ? without->seconds : 0));
     for (int place = 0; place < N_PLACES; place++)
