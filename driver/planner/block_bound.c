@@ -328,7 +328,7 @@ static MicroTime with_messages(const Planner *p, const PlanLayout *layout, const
 /* Of the state, if it is known, and of what micro-batches keep; of what is beside the copies, the mean of all ranks. */
 static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool is_any)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     const double kept = p->away.away & AWAY_ACTIVATIONS ? 0 : 1;
     double beside = kept * b->saved_whole + (zero ? zero->rest : 0);
     CopyBytes bytes = { 0 };
@@ -412,7 +412,7 @@ BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(
  * weights; and in stages no message crosses from copy to copy, which hides more, the more micro-batches are abreast. */
 static bool needs_stages(const Planner *p, const PlanLayout *layout)
 {
-    return has_schedule(p, layout) && stage_weights(p, layout->recompute)->repeats > 0 &&
+    return has_schedule(p, layout) && loads_of(p, layout->recompute)->repeats > 0 &&
            (divides_backward(layout) || lanes_of(layout) > 1);
 }
 
@@ -449,7 +449,7 @@ int closest_bound(const Planner *p, const PlanLayout *layout)
 /* Values that lie in others count twice where backward actions are divided: found up to 4 %, of two repeats 6 %. */
 static double slots_share(const Planner *p, const PlanLayout *layout)
 {
-    return stage_weights(p, layout->recompute)->repeats > 1 ? 0.9 : 0.95;
+    return loads_of(p, layout->recompute)->repeats > 1 ? 0.9 : 0.95;
 }
 
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)

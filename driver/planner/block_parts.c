@@ -9,7 +9,7 @@ typedef struct {
     const Planner *p;
     const Sized *s;
     const Sizing *sizing;
-    const StageWeights *weights;
+    const RepeatLoads *weights;
     Block *block;
 } Parts;
 
@@ -332,7 +332,7 @@ void read_block(void *context, const Sized *s)
         return;
     }
     start_sizing(&sizing, reading->p, s, &block->like, &arena);
-    const Parts parts = { reading->p, s, &sizing, stage_weights(reading->p, block->like.recompute), block };
+    const Parts parts = { reading->p, s, &sizing, loads_of(reading->p, block->like.recompute), block };
     if (has_stages(reading->p, s))
         read_in_stages(&parts);
     else

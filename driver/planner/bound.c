@@ -51,7 +51,7 @@ static double growing_bytes(const Splits *s, const CostItem *item)
 
 int shared_loop(const Planner *p, const Op *op)
 {
-    const StageWeights *weights = stage_weights(p, RECOMPUTE_NONE);
+    const RepeatLoads *weights = loads_of(p, RECOMPUTE_NONE);
     for (int i = 0; i < weights->repeats; i++)
         if (strcmp(op->attrs.dims.dim[0].name, weights->dim[i]) == 0)
             return op->attrs.reverse ? -i - 1 : i + 1;
@@ -139,7 +139,7 @@ void add_shared(const Planner *p, MicroTime *time, int loop, double seconds)
     const int repeat = abs(loop) - 1;
     if (loop)
         time->copy[loop > 0 ? FORWARD_ACTION : BACKWARD_ACTION][repeat] +=
-            seconds / (double)stage_weights(p, RECOMPUTE_NONE)->copies[repeat];
+            seconds / (double)loads_of(p, RECOMPUTE_NONE)->copies[repeat];
 }
 
 MicroTime least_micro(const Planner *p, const PlanLayout *layout)

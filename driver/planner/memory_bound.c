@@ -84,7 +84,7 @@ static void hold(const Planner *p, Held held)
 /* Of which repeat there is one for each copy that stages share, by its number + 1; 0: of none. */
 static int in_stages_of(const Planner *p, const Type *type)
 {
-    const StageWeights *weights = stage_weights(p, RECOMPUTE_NONE);
+    const RepeatLoads *weights = loads_of(p, RECOMPUTE_NONE);
     for (int i = 0; i < weights->repeats; i++)
         for (int k = 0; k < type->rank; k++)
             if (strcmp(type->dim[k].name, weights->dim[i]) == 0)
@@ -253,7 +253,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     const MemoryCost *cost = p->memory_cost;
     const int policy = (int)layout->recompute;
     const double stages = (double)copy_ranks(p, layout);
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     double whole = 0; /* of what no copies have, of all stages */
     CopyBytes bytes = { 0 };
     for (int i = 0; i < cost->nheld; i++) {

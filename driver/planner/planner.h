@@ -38,7 +38,7 @@
 #include "ways.h"
 
 #include "cost/step_time.h"
-#include "layout/stage_balance.h"
+#include "layout/repeat_loads.h"
 #include "manager/pass.h"
 #include "syntax/ast.h"
 
@@ -347,7 +347,7 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *wit
 enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_LISTS = 4096 };
 typedef struct BlockCache {
     struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
-    StageWeights weights[RECOMPUTE_AUTO];
+    RepeatLoads weights[RECOMPUTE_AUTO];
     struct EndParam *ends;                       /* stage_copies.c */
     struct Pipeline *pipelines[PIPELINE_LISTS];  /* stage_copies.c */
     struct LeanPipelines *lean[PIPELINE_LISTS];  /* likewise */
@@ -362,7 +362,7 @@ void prepare_blocks(Planner *p);
 enum { ON_FIRST = 1, ON_LAST = 2 };
 int ends_with(const Planner *p,
               Name param); /* stages of any pipeline that have it, beside their copies; 0: not known */
-const StageWeights *stage_weights(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
+const RepeatLoads *loads_of(const Planner *p, Recompute policy); /* what the stages of a pipeline share */
 
 /* On the rank of a pipeline that has most: with the layout's schedule; with any, at least. */
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);

@@ -431,7 +431,7 @@ static void read_in_stages(Reader *r)
 void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, bool is_fixed, Arena *arena)
 {
     Reader r = { .p = p, .s = s, .m = m, .classes = classes, .arena = arena, .is_fixed = is_fixed };
-    const StageWeights *weights = stage_weights(p, s->key.recompute);
+    const RepeatLoads *weights = loads_of(p, s->key.recompute);
     Map in_micro = { .arena = arena };
     mark_micro(m, &in_micro);
     s->naxes = m->naxes;

@@ -17,7 +17,7 @@ typedef struct EndParam {
 } EndParam;
 
 /* What is computed between two repeats is on the stage where the first of them ends. */
-static bool has_work_between(const StageWeights *w)
+static bool has_work_between(const RepeatLoads *w)
 {
     for (int i = 1; i < w->repeats; i++)
         if (w->beside[i] > 0)
@@ -53,11 +53,12 @@ static void read_weights(Planner *p, Recompute policy)
 {
     Run run = { .trains_alone = true };
     const char *why;
-    StageWeights *weights = &p->blocks->weights[policy];
+    RepeatLoads *weights = &p->blocks->weights[policy];
     const PlanLayout two = layout_on(p, policy, 2);
     const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
     Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
-    *weights = m ? weigh_stages(m) : (StageWeights){ 0 };
+    for (int i = 0; m && i < m->naxes && !weights->repeats; i++)
+        *weights = weigh_repeats(m, i);
     for (int i = 0; i < weights->repeats; i++)
         weights->dim[i] = arena_text(p->arena, "%s", weights->dim[i]);
     if (m && weights->repeats && policy == RECOMPUTE_NONE && !has_work_between(weights)) {
@@ -79,10 +80,10 @@ void prepare_blocks(Planner *p)
         read_weights(p, policies[i]);
 }
 
-const StageWeights *stage_weights(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
+const RepeatLoads *loads_of(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
 
 /* One repeat: the copies of each stage of a rank, see stage_balance.c. */
-static void share_one(const StageWeights *w, const PlanLayout *layout, int ranks, int64_t *copies)
+static void share_one(const RepeatLoads *w, const PlanLayout *layout, int ranks, int64_t *copies)
 {
     ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .copy = w->copy[0] > 0 ? w->copy[0] : 1 };
     int64_t part[MAX_CHUNKS][MAX_SET_RANKS];
@@ -99,32 +100,24 @@ static void share_one(const StageWeights *w, const PlanLayout *layout, int ranks
             copies[chunk * ranks + i] = part[chunk][c.reversed[chunk] ? ranks - 1 - i : i];
 }
 
-/* Several: as a sequence of copies; in chunks about evenly. */
-static void share_several(Arena *arena, const StageWeights *w, int64_t all, int stages, bool evenly, int64_t *copies)
+/* Several in chunks. */
+static void share_evenly(int64_t all, int stages, int64_t *copies)
 {
-    double *flops = NEW_ARRAY(arena, double, all);
-    int64_t at = 0;
-    flops[0] = w->beside[0];
-    for (int i = 0; i < w->repeats; i++) {
-        for (int64_t copy = 0; copy < w->copies[i]; copy++)
-            flops[at++] += w->copy[i] > 0 ? w->copy[i] : 1;
-        flops[at - 1] += w->beside[i + 1];
-    }
     for (int i = 0; i < stages; i++)
         copies[i] = all / stages + (i >= stages - all % stages);
-    if (!evenly)
-        share_copies(arena, flops, all, stages, copies);
 }
 
 static void share_stages(const Planner *p, const PlanLayout *layout, int64_t *copies)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     const int ranks = (int)copy_ranks(p, layout);
     Arena arena = { 0 };
     if (w->repeats == 1)
         share_one(w, layout, ranks, copies);
+    else if (w->repeats > 1 && layout->chunks == 1)
+        share_repeats(&arena, w, ranks, copies);
     else
-        share_several(&arena, w, p->copies, ranks * layout->chunks, layout->chunks > 1, copies);
+        share_evenly(p->copies, ranks * layout->chunks, copies);
     arena_free(&arena);
 }
 
@@ -152,7 +145,7 @@ static int in_flight(const PipelineSchedule *s, int rank, int stage, ActionKind 
 }
 
 /* Stages have the copies of the repeats in the order of the model. */
-static RankCopies *copies_by_repeat(Arena *arena, const StageWeights *w, const Pipeline *pipeline)
+static RankCopies *copies_by_repeat(Arena *arena, const RepeatLoads *w, const Pipeline *pipeline)
 {
     const int stages = pipeline->ranks * pipeline->chunks;
     RankCopies *of_stage = NEW_ARRAY(arena, RankCopies, stages);
@@ -181,7 +174,7 @@ static void count_copies(Planner *p, Pipeline *pipeline)
     static const ActionKind read[N_KEPT] = { BACKWARD_ACTION, WEIGHT_ACTION, WEIGHT_ACTION };
     const PipelineSchedule *s = pipeline->schedule;
     const RankCopies *of_stage = pipeline->of_stage =
-        copies_by_repeat(p->arena, stage_weights(p, pipeline->recompute), pipeline);
+        copies_by_repeat(p->arena, loads_of(p, pipeline->recompute), pipeline);
     pipeline->held = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
     for (int kind = 0; kind < (s->splits_backward ? N_KEPT : 1); kind++)
         pipeline->kept[kind] = NEW_ARRAY(p->arena, RankCopies, pipeline->ranks);
@@ -296,7 +289,7 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
     return made;
 }
 
-static double bytes_of(const StageWeights *w, const RankCopies *copies, const double *bytes)
+static double bytes_of(const RepeatLoads *w, const RankCopies *copies, const double *bytes)
 {
     double sum = 0;
     for (int i = 0; i < w->repeats; i++)
@@ -311,7 +304,7 @@ static double bytes_at_ends(const Pipeline *pipeline, int rank, const CopyBytes 
     return (is_first ? bytes->first : 0) + (is_last ? bytes->last : 0) + (is_first || is_last ? bytes->ends : 0);
 }
 
-static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
+static double bytes_of_all(const RepeatLoads *w, const CopyBytes *bytes)
 {
     double sum = 0;
     for (int i = 0; i < w->repeats; i++)
@@ -319,7 +312,7 @@ static double bytes_of_all(const StageWeights *w, const CopyBytes *bytes)
     return sum;
 }
 
-static double bytes_on_rank(const StageWeights *w, const Pipeline *pipeline, int rank, const CopyBytes *bytes)
+static double bytes_on_rank(const RepeatLoads *w, const Pipeline *pipeline, int rank, const CopyBytes *bytes)
 {
     double all = bytes_of(w, &pipeline->held[rank], bytes->held) + bytes_at_ends(pipeline, rank, bytes);
     for (int kind = 0; kind < N_KEPT; kind++)
@@ -327,7 +320,7 @@ static double bytes_on_rank(const StageWeights *w, const Pipeline *pipeline, int
     return all;
 }
 
-static double bytes_in_pipeline(const StageWeights *w, const Pipeline *pipeline, const CopyBytes *bytes)
+static double bytes_in_pipeline(const RepeatLoads *w, const Pipeline *pipeline, const CopyBytes *bytes)
 {
     double most = 0;
     if (!pipeline->schedule)
@@ -340,7 +333,7 @@ static double bytes_in_pipeline(const StageWeights *w, const Pipeline *pipeline,
 
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     return has_schedule(p, layout) ? bytes_in_pipeline(w, find_pipeline(p, layout), bytes) : bytes_of_all(w, bytes);
 }
 
@@ -412,7 +405,7 @@ static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
 
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     double least = INFINITY;
     if (!has_schedule(p, layout))
         return bytes_of_all(w, bytes);

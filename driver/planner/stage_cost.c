@@ -8,8 +8,8 @@
 /* --- The actions of a pipeline ------------------------------------------------------------------------------------ */
 
 /* Each stage has the next copies of the repeats, and what is beside those that begin or end there. */
-static void fill_stages(const MicroTime *time, const StageWeights *w, ActionKind kind, int stages,
-                        const int64_t *copies, double *seconds)
+static void fill_stages(const MicroTime *time, const RepeatLoads *w, ActionKind kind, int stages, const int64_t *copies,
+                        double *seconds)
 {
     int repeat = 0;
     int64_t left = w->copies[0];
@@ -45,7 +45,7 @@ static void add_up(const double *seconds, int stages, double message, double *be
 }
 
 /* The seconds that messages of a rank take in one place, with so many copies of each repeat. */
-static double sent_of(const StageWeights *w, const OnceTime *once, const double *seconds, const RankCopies *copies)
+static double sent_of(const RepeatLoads *w, const OnceTime *once, const double *seconds, const RankCopies *copies)
 {
     double sum = 0;
     for (int i = 0; i < w->repeats; i++)
@@ -54,7 +54,7 @@ static double sent_of(const StageWeights *w, const OnceTime *once, const double 
 }
 
 /* Until all ranks have what their first actions need. */
-static double before_all(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps)
+static double before_all(const RepeatLoads *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps)
 {
     double most = 0;
     for (int rank = 0; rank < pipeline->ranks && once->share > 0; rank++) {
@@ -67,7 +67,7 @@ static double before_all(const StageWeights *w, const Pipeline *pipeline, const 
 
 /* Seconds for which early messages of a rank still go in one place after its last action.  They start when their chunk
  * ends, the last chunk first.  chunk_end: when chunks end, before that action; NULL: one of them does then. */
-static double early_left(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, const double *seconds,
+static double early_left(const RepeatLoads *w, const Pipeline *pipeline, const OnceTime *once, const double *seconds,
                          int rank, const double *chunk_end)
 {
     double least = INFINITY, sent = -INFINITY;
@@ -81,7 +81,7 @@ static double early_left(const StageWeights *w, const Pipeline *pipeline, const 
 }
 
 /* After the last action of a rank. */
-static double after_rank(const StageWeights *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps, int rank,
+static double after_rank(const RepeatLoads *w, const Pipeline *pipeline, const OnceTime *once, bool overlaps, int rank,
                          const double *chunk_end)
 {
     const RankCopies *held = &pipeline->held[rank];
@@ -104,7 +104,7 @@ static double after_rank(const StageWeights *w, const Pipeline *pipeline, const 
 static double longest_way(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const StageCosts *costs,
                           const OnceTime *once, double message)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     const PipelineSchedule *s = pipeline->schedule;
     const int stages = stage_count(s);
     const double turns = (double)turns_of(p, layout);
@@ -151,7 +151,7 @@ static MicroTime with_carried(const Block *with, const Block *without)
 static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline, const MicroTime *time,
                          bool has_weights, StageCosts *costs)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     const int stages = pipeline->ranks * pipeline->chunks;
     MicroTime back = { 0 };
     for (ActionKind kind = 0; kind < N_ACTION_KINDS; kind++)
@@ -164,7 +164,7 @@ static void fill_seconds(const Planner *p, const PlanLayout *layout, const Pipel
 static double end_of(const Planner *p, const PlanLayout *layout, const Pipeline *pipeline,
                      const PipelineSchedule *schedule, const Timeline *timeline, const OnceTime *once)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     double most = 0;
     for (int rank = 0; rank < pipeline->ranks; rank++) {
         double chunk_end[MAX_CHUNKS] = { 0 }, end = 0;
@@ -205,7 +205,7 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
     const Pipeline *pipeline = find_pipeline(p, layout);
     OnceTime once = zero ? zero->sent : nothing;
     find_moved(p, layout, &once);
-    if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
+    if (!pipeline->schedule || !loads_of(p, layout->recompute)->repeats)
         return 0;
     StageCosts *s = pipeline->costs;
     const MicroTime time = with_carried(b, without);
@@ -225,7 +225,7 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
  * that do not divide backward actions for what comes back of the last one. */
 static double mean_of_ranks(const Planner *p, const PlanLayout *layout, const MicroTime *time, bool divides)
 {
-    const StageWeights *w = stage_weights(p, layout->recompute);
+    const RepeatLoads *w = loads_of(p, layout->recompute);
     const double ranks = (double)copy_ranks(p, layout);
     const double copies = fmax(1, floor((double)p->copies / ranks / layout->chunks));
     double forward = 0, backward = 0;
@@ -248,7 +248,7 @@ static double micros_if_less(Planner *p, const PlanLayout *layout, const MicroTi
     if (mean >= enough)
         return mean;
     const Pipeline *pipeline = find_pipeline(p, layout);
-    if (!pipeline->schedule || !stage_weights(p, layout->recompute)->repeats)
+    if (!pipeline->schedule || !loads_of(p, layout->recompute)->repeats)
         return mean;
     fill_seconds(p, layout, pipeline, time, divides, pipeline->costs);
     return fmax(mean, longest_way(p, layout, pipeline, pipeline->costs, &time->once, 0));

@@ -60,6 +60,20 @@ void share_copies(Arena *arena, const double *flops, int64_t count, int stages, 
     }
 }
 
+void share_repeats(Arena *arena, const RepeatLoads *loads, int stages, int64_t *stage)
+{
+    const int64_t all = all_copies(loads);
+    double *flops = NEW_ARRAY(arena, double, all);
+    int64_t at = 0;
+    flops[0] = loads->beside[0];
+    for (int i = 0; i < loads->repeats; i++) {
+        for (int64_t copy = 0; copy < loads->copies[i]; copy++)
+            flops[at++] += loads->copy[i] > 0 ? loads->copy[i] : 1;
+        flops[at - 1] += loads->beside[i + 1];
+    }
+    share_copies(arena, flops, all, stages, stage);
+}
+
 /* --- One repeat, in chunks ------------------------------------------------------------------------- */
 
 /* The rank with the least load of those that may have one more copy; of equally good ones the later stage, which keeps

@@ -2,11 +2,14 @@
 #ifndef MPC_STAGE_SHARES_H
 #define MPC_STAGE_SHARES_H
 
-#include "ir.h"
+#include "repeat_loads.h"
 
 /* stage[0 .. stages - 1]: how many copies each has, at least one, so that the largest sum of their FLOPs is as small as
  * possible.  `flops`: of each of the `count` copies, with what is computed beside it; count >= stages. */
 void share_copies(Arena *arena, const double *flops, int64_t count, int stages, int64_t *stage);
+
+/* Of several repeats, as one sequence of copies. */
+void share_repeats(Arena *arena, const RepeatLoads *loads, int stages, int64_t *stage);
 
 /* The copies of one repeat in chunks.  Each chunk passes all ranks. */
 typedef struct {
