@@ -40,11 +40,11 @@ static bool is_between(const Planner *p, const PlanLayout *layout, BlockOf of, i
 static PlanLayout block_layout(const Planner *p, const PlanLayout *layout, BlockOf of)
 {
     PlanLayout block = *layout;
-    if (!of.in_stages || !divides_backward(layout))
+    if (!of.in_actions || !divides_backward(layout))
         block.schedule = ONE_F_ONE_B, block.chunks = 1;
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].splits_copies)
-            block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.in_stages ? 2 : 1;
+            block.size[i] = is_between(p, layout, of, i) ? block.size[i] : of.in_actions ? 2 : 1;
         else if (!of.with_zero && p->axis[i].is_batch && block.size[i] > 1 && !is_inside_another(p, layout, i))
             block.size[i] = of.is_rough ? 1 : 2; /* two are like any number */
     if (!of.with_zero)
@@ -58,7 +58,7 @@ PlanLayout program_layout(const Planner *p, const PlanLayout *layout, BlockOf of
     PlanLayout program = block_layout(p, layout, of);
     for (int i = 0; i < p->naxes; i++)
         if (p->axis[i].splits_copies)
-            program.size[i] = of.in_stages ? 2 : 1;
+            program.size[i] = of.in_actions ? 2 : 1;
         else if (p->axis[i].attends && of.turns)
             program.size[i] = of.turns;
         else if (of.is_rough && p->axis[i].is_batch)
@@ -99,7 +99,7 @@ static const Block *kept_block(const Planner *p, const PlanLayout *like, BlockOf
 {
     for (const Block *block = p->blocks->first[hash_of(like)]; block; block = block->next)
         if (block->of.with_zero == of.with_zero && block->of.is_summed == of.is_summed &&
-            block->of.in_stages == of.in_stages && block->of.turns == of.turns && block->of.is_rough == of.is_rough &&
+            block->of.in_actions == of.in_actions && block->of.turns == of.turns && block->of.is_rough == of.is_rough &&
             block->of.is_silent == of.is_silent && is_alike(&block->like, like))
             return block;
     return NULL;

@@ -11,7 +11,9 @@
  *
  *   block.c        finds them, by what they have in common
  *   sized.h        programs that layouts have in common, without their modules
- *   block_parts.c  reads the parts from such a program
+ *   block_parts.h  reads the parts from such a program
+ *   stage_parts.c  of two stages, from their actions
+ *   pipeline.h     the pipeline of a layout
  *   stage_copies.c which copies stages have, and keep activations of
  *   stage_cost.c   the actions of a pipeline, made of them, and how long that takes
  *   block_bound.c  the bounds
@@ -79,48 +81,17 @@ typedef struct {
 struct Sized;
 void read_block(void *context, const struct Sized *s);
 
-/* Of each repeat. */
-typedef struct {
-    double copies[MAX_REPEATS];
-} RankCopies;
-
-/* Of a micro-batch, by stage. */
-typedef struct StageCosts {
-    double *seconds[N_ACTION_KINDS];
-    double *back; /* the least part of a backward action after which the stage before can begin its own */
-    double *forward_before, *back_before; /* forward and `back`, with messages, of all stages before */
-} StageCosts;
-
-/* The pipeline of a layout, made once for all that have the same. */
-typedef struct Pipeline {
-    PlanSchedule kind;
-    int ranks, chunks, micros;
-    Recompute recompute;
-    PipelineSchedule *schedule; /* of no more micro-batches than change what stages keep; NULL: there is none */
-    int64_t *copies;            /* by stage */
-    RankCopies *of_stage;       /* by stage */
-    RankCopies *held;           /* by rank */
-    RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
-    int nfullest, *fullest;     /* ranks of which one needs most memory, without what is beside copies */
-    int first, last;            /* the ranks of the first stage and of the last */
-    int *ahead;                 /* by rank and chunk: forward actions before the first backward one of the rank */
-    int *turn;                  /* by rank: the stage of that one */
-    struct StageCosts *costs;   /* room for those of one layout after the other */
-    struct Pipeline *next;
-} Pipeline;
-
-/* stage_copies.c; the schedule: NULL, there is none. */
-const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout);
-PipelineSchedule *make_plan_schedule(Arena *arena, const PlanLayout *layout, int ranks, int micros);
-
 /* stage_cost.c: seconds for the micro-batches of a step whose parts take that long, at least, with the layout's
  * schedule, or with any of them; of a pipeline or of one stage. */
 double micros_in_schedule(Planner *p, const PlanLayout *layout, const MicroTime *time);
 double least_of_micros(Planner *p, const PlanLayout *layout, const MicroTime *time);
 
-/* stage_cost.c: seconds of the stages of the layout's pipeline, made of that block; `without`: the same without zero;
- * with what that of `zero` sends once a step, if it is known; simulate: else by what each rank does. */
-double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
-                         const Block *zero, bool simulate);
+/* stage_cost.c: does a program in the actions of a schedule say more than that of a step? */
+bool needs_actions(const Planner *p, const PlanLayout *layout);
+
+/* stage_cost.c: of a layout with a schedule, made of the parts of that block; `without`: the same without zero; with
+ * what that of `zero` sends once a step, if it is known.  Bytes: 0, they are not known. */
+BlockBound bound_of_actions(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
+                            const Block *zero, int closeness);
 
 #endif

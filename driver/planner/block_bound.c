@@ -31,14 +31,14 @@ static BlockBound less(const Planner *p, const PlanLayout *layout, double second
     return (BlockBound){ seconds * (1 - error_of(p, layout)), memory, NULL };
 }
 
-static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero, bool in_stages)
+static BlockOf asked_of(const Planner *p, const PlanLayout *layout, bool with_zero)
 {
-    return (BlockOf){ .with_zero = with_zero, .is_summed = micro_batches(p, layout) > 1, .in_stages = in_stages };
+    return (BlockOf){ .with_zero = with_zero, .is_summed = micro_batches(p, layout) > 1 };
 }
 
-static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero, bool in_stages)
+static const Block *block_of(Planner *p, const PlanLayout *layout, bool with_zero)
 {
-    return find_block(p, layout, asked_of(p, layout, with_zero, in_stages));
+    return find_block(p, layout, asked_of(p, layout, with_zero));
 }
 
 /* Without zero and with it, where that makes a difference to a micro-batch (see block.c): of what the layout can have
@@ -92,7 +92,7 @@ int asked_by_micro(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED
     PlanLayout kind[2];
     const int count = kinds_of_zero(p, layout, kind);
     for (int i = 0; i < count; i++)
-        ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false, false) };
+        ask[i] = (BlockAsk){ kind[i], asked_of(p, layout, false) };
     return count;
 }
 
@@ -184,7 +184,7 @@ StepBound micro_bound(Planner *p, const PlanLayout *layout)
     const int count = kinds_of_zero(p, layout, kind);
     StepBound least = nothing_known;
     for (int i = 0; i < count; i++) {
-        const Block *b = block_of(p, &kind[i], false, false);
+        const Block *b = block_of(p, &kind[i], false);
         if (!b->refused)
             take_less(&least, least_of_micros(p, layout, &b->time), sent_in_step(p, layout, b->links.grown));
     }
@@ -196,7 +196,7 @@ const char *micro_refusal(Planner *p, const PlanLayout *layout)
     PlanLayout kind[2];
     const char *why = NULL;
     for (int i = kinds_of_zero(p, layout, kind) - 1; i >= 0 && !why; i--)
-        why = block_of(p, &kind[i], false, false)->refused;
+        why = block_of(p, &kind[i], false)->refused;
     return why;
 }
 
@@ -277,12 +277,12 @@ int asked_by_rough(Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED
 /* What is done once a step.  What stages know of their own of it is not here (stage_cost.c). */
 static double once_seconds(const Planner *p, const PlanLayout *layout, const Block *b)
 {
-    const bool has_stages = has_schedule(p, layout);
+    const bool is_scheduled = has_schedule(p, layout);
     double messages = b->once - b->sent.computed;
-    for (int place = 0; place < N_PLACES && has_stages; place++)
+    for (int place = 0; place < N_PLACES && is_scheduled; place++)
         for (int i = 0; i < MAX_REPEATS; i++)
             messages -= b->sent.before[place][i] + b->sent.early[place][i] + b->sent.late[place][i];
-    return (has_stages ? 0 : b->sent.computed) + b->sent.share * fmax(0, messages);
+    return (is_scheduled ? 0 : b->sent.computed) + b->sent.share * fmax(0, messages);
 }
 
 /* What zero adds to a micro-batch and to a step is the same for all micro-batches and policies: of the smallest one. */
@@ -298,7 +298,7 @@ static PlanLayout smallest(const PlanLayout *layout)
 static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const Block *with = find_block(p, &one, asked_of(p, layout, true, false));
+    const Block *with = find_block(p, &one, asked_of(p, layout, true));
     return with->refused ? NULL : with;
 }
 
@@ -306,13 +306,13 @@ static const Block *block_of_zero(Planner *p, const PlanLayout *layout)
 static double added_by_zero(Planner *p, const PlanLayout *layout)
 {
     const PlanLayout one = smallest(layout);
-    const double stages = (double)copy_ranks(p, layout), turns = (double)turns_of(p, layout);
+    const double ranks = (double)copy_ranks(p, layout), turns = (double)turns_of(p, layout);
     const bool is_summed = micro_batches(p, layout) > 1;
     const Block *without = find_block(p, &one, (BlockOf){ .is_summed = is_summed }), *with = block_of_zero(p, layout);
     if (!with || without->refused)
         return 0;
     const double in_micros = fmax(0, with->time.whole - without->time.whole) * turns * JOINED_SHARE;
-    return hides(layout) || !is_summed ? 0 : (in_micros + once_seconds(p, layout, with)) / stages;
+    return hides(layout) || !is_summed ? 0 : (in_micros + once_seconds(p, layout, with)) / ranks;
 }
 
 /* With what zero sends once a step, where that is known, and with transfers. */
@@ -373,7 +373,7 @@ static double seconds_of_links(const Planner *p, const PlanLayout *layout, const
 
 static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
 {
-    const Block *b = block_of(p, layout, false, false);
+    const Block *b = block_of(p, layout, false);
     const double by_zero = added_by_zero(p, layout);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
@@ -399,7 +399,7 @@ int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_
 
 BlockBound traffic_bound(Planner *p, const PlanLayout *layout)
 {
-    const Block *b = block_of(p, layout, false, false);
+    const Block *b = block_of(p, layout, false);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
     const StepBound without = { least_of_micros(p, layout, &b->time), sent_in_step(p, layout, b->links.grown) };
@@ -408,35 +408,16 @@ BlockBound traffic_bound(Planner *p, const PlanLayout *layout)
 
 BlockBound zero_bound(Planner *p, const PlanLayout *layout) { return bound_with(p, layout, true); }
 
-/* Does a program with stages say more than one without?  Backward actions may have two parts, of activations and of
- * weights; and in stages no message crosses from copy to copy, which hides more, the more micro-batches are abreast. */
-static bool needs_stages(const Planner *p, const PlanLayout *layout)
-{
-    return has_schedule(p, layout) && loads_of(p, layout->recompute)->repeats > 0 &&
-           (divides_backward(layout) || lanes_of(layout) > 1);
-}
-
-static const Block *block_in_stages(Planner *p, const PlanLayout *layout, bool with_zero)
-{
-    const Block *block = needs_stages(p, layout) ? block_of(p, layout, with_zero, true) : NULL;
-    return block && !block->refused ? block : NULL;
-}
-
-/* Seconds. */
-static double bound_in_stages(Planner *p, const PlanLayout *layout, const Block *in_stages, const Block *zero)
-{
-    const Block *without = block_in_stages(p, layout, false);
-    return without ? bound_of_pipeline(p, layout, in_stages, without, zero, true) : 0;
-}
-
 int asked_by_schedule(const Planner *p, const PlanLayout *layout, int closeness, BlockAsk ask[MOST_ASKED])
 {
     const bool with_zero = closeness == WITH_ZERO;
     int count = 0;
     if (with_zero)
-        ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, true, false) };
-    if (closeness >= SIMULATED && needs_stages(p, layout))
-        ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, with_zero, true) };
+        ask[count++] = (BlockAsk){ *layout, asked_of(p, layout, true) };
+    if (closeness >= SIMULATED && needs_actions(p, layout)) {
+        ask[count] = (BlockAsk){ *layout, asked_of(p, layout, with_zero) };
+        ask[count++].of.in_actions = true;
+    }
     return count;
 }
 
@@ -446,36 +427,24 @@ int closest_bound(const Planner *p, const PlanLayout *layout)
     return has_schedule(p, layout) && layout->zero < 2 ? SIMULATED : WITH_ZERO;
 }
 
-/* Values that lie in others count twice where backward actions are divided: found up to 4 %, of two repeats 6 %. */
-static double slots_share(const Planner *p, const PlanLayout *layout)
-{
-    return loads_of(p, layout->recompute)->repeats > 1 ? 0.9 : 0.95;
-}
-
 BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
 {
-    const double stages = (double)copy_ranks(p, layout);
-    if (closeness == BY_WAITS || (closeness < WITH_ZERO && stages == 1))
+    const bool is_scheduled = has_schedule(p, layout);
+    if (closeness == BY_WAITS || (closeness < WITH_ZERO && !is_scheduled))
         return bound_with(p, layout, false);
-    const Block *b = block_of(p, layout, closeness == WITH_ZERO, false);
+    const Block *b = block_of(p, layout, closeness == WITH_ZERO);
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
-    if (stages == 1)
+    if (!is_scheduled)
         return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
                     bytes_by(p, layout, b, b, false) + bytes_beside(p, layout, b, false));
     const double once = closeness < WITH_ZERO ? added_by_zero(p, layout)
                         : layout->overlaps    ? 0
-                                              : once_seconds(p, layout, b) / stages;
-    const Block *in_stages = closeness >= SIMULATED ? block_in_stages(p, layout, closeness == WITH_ZERO) : NULL;
+                                              : once_seconds(p, layout, b) / (double)copy_ranks(p, layout);
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
-    const double seconds =
-        in_stages ? bound_in_stages(p, layout, in_stages, zero)
-                  : bound_of_pipeline(p, layout, b, block_of(p, layout, false, false), zero, closeness >= SIMULATED);
-    const double memory = in_stages && divides_backward(layout)
-                              ? slots_share(p, layout) * least_memory(p, layout, false, &in_stages->divided)
-                              : 0;
-    return less(p, layout, seconds + once,
-                fmax(bytes_by(p, layout, b, zero, false) + bytes_beside(p, layout, b, false), memory));
+    const BlockBound actions = bound_of_actions(p, layout, b, block_of(p, layout, false), zero, closeness);
+    return less(p, layout, actions.seconds + once,
+                fmax(bytes_by(p, layout, b, zero, false) + bytes_beside(p, layout, b, false), actions.memory));
 }
 
 /* --- All of them ----------------------------------------------------------------------------------------------- */

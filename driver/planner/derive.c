@@ -331,8 +331,8 @@ static void add_axes(Choice *c, const char *otherwise)
     const Names *repeats = &c->m->repeats;
     const char *batch = c->m->inputs ? c->m->batch : NULL;
     const DimSet experts = batch ? experts_of(c) : 0, sequences = attended_in(c);
-    const bool has_stages = repeats->count && c->m->copies > 1 && !has_means_of_copies(c->m);
-    if (has_stages)
+    const bool shares_copies = repeats->count && c->m->copies > 1 && !has_means_of_copies(c->m);
+    if (shares_copies)
         add_axis(c, "pp", false);
     if (batch) {
         add_axis(c, "dp", true);
@@ -348,7 +348,7 @@ static void add_axes(Choice *c, const char *otherwise)
     }
     if (c->chosen | c->tables)
         add_tensor_axis(c, otherwise);
-    if (has_stages) {
+    if (shares_copies) {
         const char *names = "";
         for (int i = 0; i < repeats->count; i++)
             names = joined(c, names, repeats->name[i]);

@@ -94,19 +94,19 @@ static bool keep_set(Planner *p, const char *said)
 /* What nothing in the model's layout has. */
 static const char *without_effect(const Planner *p)
 {
-    bool attends = false, has_stages = false, has_zero = false, has_else = false;
+    bool attends = false, splits_copies = false, has_zero = false, has_else = false;
     for (const Ast *ast = p->parallel->body; ast; ast = ast->next)
         has_else |= ast->kind == A_SHARD && ast->init;
     for (int i = 0; i < p->naxes; i++) {
         attends |= p->axis[i].attends;
-        has_stages |= p->axis[i].splits_copies;
+        splits_copies |= p->axis[i].splits_copies;
         has_zero |= p->axis[i].is_zero;
     }
-    return p->kept.attend >= 0 && !attends                                 ? "attend"
-           : (p->kept.schedule >= 0 || p->kept.chunks >= 0) && !has_stages ? "schedule and chunks"
-           : (p->kept.zero >= 0 || p->kept.overlaps >= 0) && !has_zero     ? "zero and overlap"
-           : p->kept.pieces > 1 && !has_else                               ? "pieces"
-                                                                           : NULL;
+    return p->kept.attend >= 0 && !attends                                    ? "attend"
+           : (p->kept.schedule >= 0 || p->kept.chunks >= 0) && !splits_copies ? "schedule and chunks"
+           : (p->kept.zero >= 0 || p->kept.overlaps >= 0) && !has_zero        ? "zero and overlap"
+           : p->kept.pieces > 1 && !has_else                                  ? "pieces"
+                                                                              : NULL;
 }
 
 /* In some of the layouts.  Those with a single micro-batch have none abreast. */

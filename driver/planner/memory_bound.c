@@ -17,7 +17,7 @@ typedef struct {
     int zero;      /* from that stage on it is split */
     bool is_early; /* but over axes that split sequences already from stage 1 on: see batch_axes() */
     Micros micros; /* of a step that has it */
-    int in_stages; /* of the copies that stages share: the number of the repeat + 1; else 0 */
+    int repeat;    /* of the copies that stages share: the number of the repeat + 1; else 0 */
     bool is_away;  /* no memory of the device has it */
     int ends;      /* see ends_with() */
 } Held;
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     double bytes;
     unsigned split;
-    int in_stages; /* see Held */
+    int repeat; /* see Held */
 } Saving;
 
 typedef struct MemoryCost {
@@ -44,7 +44,7 @@ static void add_saving(const Planner *p, int policy, Saving saving)
 {
     MemoryCost *cost = p->memory_cost;
     for (int i = 0; i < cost->nsaved[policy]; i++)
-        if (cost->saved[policy][i].split == saving.split && cost->saved[policy][i].in_stages == saving.in_stages) {
+        if (cost->saved[policy][i].split == saving.split && cost->saved[policy][i].repeat == saving.repeat) {
             cost->saved[policy][i].bytes += saving.bytes;
             return;
         }
@@ -71,7 +71,7 @@ static void hold(const Planner *p, Held held)
     for (int i = 0; i < cost->nheld; i++) {
         Held *like = &cost->held[i];
         if (like->split == held.split && like->zero == held.zero && like->is_early == held.is_early &&
-            like->micros == held.micros && like->in_stages == held.in_stages && like->is_away == held.is_away &&
+            like->micros == held.micros && like->repeat == held.repeat && like->is_away == held.is_away &&
             like->ends == held.ends) {
             like->bytes += held.bytes;
             return;
@@ -82,7 +82,7 @@ static void hold(const Planner *p, Held held)
 }
 
 /* Of which repeat there is one for each copy that stages share, by its number + 1; 0: of none. */
-static int in_stages_of(const Planner *p, const Type *type)
+static int repeat_of(const Planner *p, const Type *type)
 {
     const RepeatLoads *weights = loads_of(p, RECOMPUTE_NONE);
     for (int i = 0; i < weights->repeats; i++)
@@ -159,7 +159,7 @@ static void hold_gradients(const Planner *p, const Splits *s, const Param *param
                   .zero = 2,
                   .is_early = is_of_experts(s, &param->type),
                   .micros = SEVERAL,
-                  .in_stages = in_stages_of(p, &param->type),
+                  .repeat = repeat_of(p, &param->type),
                   .ends = ends_with(p, param->name) };
     hold(p, sums);
     sums.bytes = fmin(kept, sent), sums.zero = 1, sums.micros = ONE;
@@ -172,13 +172,13 @@ static void read_param(Planner *p, const Splits *s, const Param *param, Name las
     const Module *m = s->m;
     const double f32 = (double)local_bytes(m, &param->type);
     const unsigned split = split_of_type(s, &param->type);
-    const int in_stages = in_stages_of(p, &param->type);
+    const int repeat = repeat_of(p, &param->type);
     const bool is_narrow = m->train.precision > PRECISION_FP32 && param->type.dtype == F32 && !param->state;
     if (is_narrow && param->type.rank > 1)
         hold(p, (Held){ .bytes = f32 / 2,
                         .split = split,
                         .zero = 3,
-                        .in_stages = in_stages,
+                        .repeat = repeat,
                         .is_away = is_away(p, WEIGHTS),
                         .ends = ends_with(p, param->name) });
     if (param->frozen || param->state)
@@ -201,7 +201,7 @@ void note_state(Planner *p, const Splits *s, const Classes *classes, const CostL
             hold(p, (Held){ .bytes = (double)local_bytes(m, &value->type),
                             .split = split_of_type(s, &value->type),
                             .zero = kind == WEIGHTS ? 3 : 1,
-                            .in_stages = in_stages_of(p, &value->type),
+                            .repeat = repeat_of(p, &value->type),
                             .is_away = is_away(p, kind),
                             .ends = value->port.of ? ends_with(p, value->port.of) : 0 });
     }
@@ -228,7 +228,7 @@ void state_away(const Planner *p, const PlanLayout *layout, double bytes[MAX_REP
     for (int i = 0; i < p->memory_cost->nheld; i++) {
         const Held *h = &p->memory_cost->held[i];
         if (h->is_away && h->zero == 1)
-            bytes[h->in_stages ? h->in_stages - 1 : MAX_REPEATS] += h->bytes / ranks_holding(p, layout, h);
+            bytes[h->repeat ? h->repeat - 1 : MAX_REPEATS] += h->bytes / ranks_holding(p, layout, h);
     }
 }
 
@@ -243,16 +243,15 @@ static bool is_there(const Planner *p, const PlanLayout *layout, const Held *hel
 static void add_state(const Planner *p, const PlanLayout *layout, const Held *held, CopyBytes *bytes, double *whole)
 {
     const double own = held->bytes / ranks_holding(p, layout, held);
-    const int ends = held->in_stages || !has_schedule(p, layout) ? 0 : held->ends;
+    const int ends = held->repeat || !has_schedule(p, layout) ? 0 : held->ends;
     double *const at_ends[] = { whole, &bytes->first, &bytes->last, &bytes->ends };
-    *(held->in_stages ? &bytes->held[held->in_stages - 1] : at_ends[ends]) += own;
+    *(held->repeat ? &bytes->held[held->repeat - 1] : at_ends[ends]) += own;
 }
 
 double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided)
 {
     const MemoryCost *cost = p->memory_cost;
     const int policy = (int)layout->recompute;
-    const double stages = (double)copy_ranks(p, layout);
     const RepeatLoads *w = loads_of(p, layout->recompute);
     double whole = 0; /* of what no copies have, of all stages */
     CopyBytes bytes = { 0 };
@@ -263,7 +262,7 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     }
     for (int i = 0; i < cost->nsaved[policy] && !(p->away.away & AWAY_ACTIVATIONS); i++) {
         const Saving *saving = &cost->saved[policy][i];
-        *(saving->in_stages ? &bytes.kept[FOR_BACKWARD][saving->in_stages - 1] : &whole) +=
+        *(saving->repeat ? &bytes.kept[FOR_BACKWARD][saving->repeat - 1] : &whole) +=
             saving->bytes * (double)(layout->microbatch * lanes_of(layout)) / ranks_sharing(p, layout, saving->split);
     }
     for (int i = 0; i < w->repeats; i++) {
@@ -272,6 +271,6 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
     }
     if (divided)
         memcpy(bytes.kept, divided->kept, sizeof bytes.kept);
-    return p->beside + whole / stages +
+    return p->beside + whole / (double)copy_ranks(p, layout) +
            (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
 }

@@ -344,13 +344,10 @@ BlockBound over_zeros(Planner *p, const PlanLayout *layout, const StepBound *wit
  * another program has found no dims to split, the time of messages is less by up to as much. */
 #define JOINED_SHARE 0.7
 
-enum { BLOCK_LISTS = 4096, PIPELINE_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_LISTS = 4096 };
+enum { BLOCK_LISTS = 4096, PROGRAM_LISTS = 1024, MESSAGE_LISTS = 4096 };
 typedef struct BlockCache {
-    struct Block *first[BLOCK_LISTS]; /* by a hash of the layout */
-    RepeatLoads weights[RECOMPUTE_AUTO];
-    struct EndParam *ends;                       /* stage_copies.c */
-    struct Pipeline *pipelines[PIPELINE_LISTS];  /* stage_copies.c */
-    struct LeanPipelines *lean[PIPELINE_LISTS];  /* likewise */
+    struct Block *first[BLOCK_LISTS];            /* by a hash of the layout */
+    struct CopyCache *copies;                    /* stage_copies.c */
     struct Sized *sized[PROGRAM_LISTS];          /* sized.h */
     struct MessageTime *messages[MESSAGE_LISTS]; /* message_bound.c */
     struct MessageProgram *senders;
@@ -395,12 +392,12 @@ BlockBound most_of_bounds(Planner *p, const PlanLayout *layout);
 
 /* Which program a block is read from, see block.h. */
 typedef struct {
-    bool with_zero; /* else without zero, and for any number of data-parallel ranks */
-    bool is_summed; /* of several micro-batches */
-    bool in_stages; /* two: of a schedule that divides backward actions, if the layout's does */
-    int turns;      /* of a ring, fewer than it has ranks; 0: as many */
-    bool is_rough;  /* of any number of sequences and of data-parallel ranks: see rough_bound() */
-    bool is_silent; /* what it computes: messages take no time */
+    bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
+    bool is_summed;  /* of several micro-batches */
+    bool in_actions; /* two: of a schedule that divides backward actions, if the layout's does */
+    int turns;       /* of a ring, fewer than it has ranks; 0: as many */
+    bool is_rough;   /* of any number of sequences and of data-parallel ranks: see rough_bound() */
+    bool is_silent;  /* what it computes: messages take no time */
 } BlockOf;
 
 typedef struct {

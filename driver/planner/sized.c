@@ -81,7 +81,7 @@ CostList *sized_list(const Sizing *z, Range items)
     return list;
 }
 
-bool has_stages(const Planner *p, const Sized *s)
+bool has_actions(const Planner *p, const Sized *s)
 {
     bool has = false;
     for (int i = 0; i < p->naxes; i++)

@@ -82,7 +82,7 @@ typedef struct Sized {
     struct Sized *next;
 } Sized;
 
-bool has_stages(const Planner *p, const Sized *s);
+bool has_actions(const Planner *p, const Sized *s);
 
 /* The program of the layout, which is compiled when it is asked for the first time; an irregular one each time, and
  * with these sizes alone. */

@@ -6,7 +6,6 @@
 #include "sized_read.h"
 
 #include "flight.h"
-#include "micro.h"
 #include "room.h"
 #include "storage.h"
 
@@ -15,7 +14,7 @@
 
 /* --- Terms ------------------------------------------------------------------------------------------------------ */
 
-static Scale scale_of(const Reader *r, const Type *type)
+Scale scale_of_type(const Reader *r, const Type *type)
 {
     Scale scale = { 0 };
     for (int i = 0; i < type->rank && !r->is_fixed; i++) {
@@ -34,7 +33,7 @@ static double alone(const Reader *r, double value, Scale scale)
            (scale.grows ? (double)r->s->sequences : 1);
 }
 
-static void add_term(Reader *r, Range *sum, double value, Scale scale)
+void add_term(Reader *r, Range *sum, double value, Scale scale)
 {
     Sized *s = r->s;
     const double own = alone(r, value, scale);
@@ -59,7 +58,7 @@ typedef struct {
 static void add_type(void *context, const Type *type)
 {
     const Adding *adding = context;
-    add_term(adding->r, adding->sum, (double)local_bytes(adding->r->m, type), scale_of(adding->r, type));
+    add_term(adding->r, adding->sum, (double)local_bytes(adding->r->m, type), scale_of_type(adding->r, type));
 }
 
 static bool is_close(double a, double b) { return fabs(a - b) <= 0.01 * fmax(fabs(a), fabs(b)); }
@@ -197,7 +196,7 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
         const Type *larger = local_bytes(r->m, from) > local_bytes(r->m, result) ? from : result;
         const double volume = message_item(r->m, r->arena, op, 0).volume;
         const int repeat = repeat_of_type(r, from);
-        add_term(r, &to->sum[SUM_VOLUME], volume, scale_of(r, larger));
+        add_term(r, &to->sum[SUM_VOLUME], volume, scale_of_type(r, larger));
         if (repeat >= 0 && item->volume > 0)
             to->of_copies[repeat] += volume / item->volume;
     }
@@ -274,7 +273,7 @@ static void read_item(Reader *r, SizedItem *to, const CostItem *item)
     }
 }
 
-static Range read_list(Reader *r, const CostList *list)
+Range read_items(Reader *r, const CostList *list)
 {
     Sized *s = r->s;
     const Range range = { s->items, list->count };
@@ -283,7 +282,7 @@ static Range read_list(Reader *r, const CostList *list)
     for (int i = 0; i < list->count && !s->is_irregular; i++) {
         read_item(r, &s->item[range.first + i], &list->item[i]);
         if (list->item[i].kind == ITEM_REPEAT && !s->is_irregular) {
-            const Range within = read_list(r, list->item[i].body); /* it may move the items */
+            const Range within = read_items(r, list->item[i].body); /* it may move the items */
             s->item[range.first + i].body = within;
         }
     }
@@ -351,80 +350,18 @@ static void read_held(Reader *r, const Func *step, const Op *micro, int repeat)
         add_held(&held, &micro->results.at[i]->type, repeat);
 }
 
-static ActionKind last_reader(const MicroParts *micro, const Value *value)
-{
-    ActionKind read = FORWARD_ACTION;
-    for (int i = 0; i < micro->count; i++)
-        if (index_of(&micro->part[i].call->args, value) >= 0)
-            read = micro->part[i].kind;
-    return read;
-}
-
-/* Has the result memory of its own between the actions? */
-static bool is_slot(const Op *call, int result)
-{
-    const Storage *storage = call->results.at[result]->storage;
-    bool is_first = storage->base == IN_FRAME;
-    for (int i = 0; i < result; i++) {
-        const Storage *other = call->results.at[i]->storage;
-        is_first &= other->base != IN_FRAME || other->at != storage->at;
-    }
-    return is_first;
-}
-
-static KeptKind kept_as(ActionKind made, ActionKind read)
-{
-    return made == BACKWARD_ACTION ? FROM_BACKWARD : read == BACKWARD_ACTION ? FOR_BACKWARD : FOR_WEIGHTS;
-}
-
-/* What a micro-batch keeps of each copy of a repeat on the first stage, whose number of copies the types have as local
- * size. */
-static void read_slots(Reader *r, const MicroParts *micro, KeptKind kind, int repeat)
-{
-    for (int made = 0; made < micro->count; made++)
-        for (int i = 0; i < micro->part[made].call->results.count; i++) {
-            const StagePart *part = &micro->part[made];
-            const Value *value = part->call->results.at[i];
-            const int copies = r->copies[repeat] ? find_dim(&value->type, r->copies[repeat]) : -1;
-            const ActionKind read = last_reader(micro, value);
-            if (copies < 0 || !is_slot(part->call, i) || part->kind == read || kept_as(part->kind, read) != kind)
-                continue;
-            const double of_stage = (double)local_size(r->m, &value->type.dim[copies]);
-            if (of_stage > 0)
-                add_term(r, &r->s->kept[kind][repeat], (double)local_bytes(r->m, &value->type) / of_stage,
-                         scale_of(r, &value->type));
-        }
-}
-
 static void read_alone(Reader *r)
 {
     const CostList *step = &r->cost.before[0];
     const Op *micro = NULL;
     number_list(r, step, 0);
     probe_sizes(r);
-    r->s->list[0] = read_list(r, step);
+    r->s->list[0] = read_items(r, step);
     for (int i = 0; i < step->count; i++)
         if (step->item[i].kind == ITEM_REPEAT && runs_micros(step->item[i].op))
             micro = step->item[i].op;
     for (int repeat = -1; repeat < MAX_REPEATS; repeat++)
         read_held(r, func_with_role(r->m, STEP), micro, repeat);
-}
-
-static void read_in_stages(Reader *r)
-{
-    const PipelineSchedule *schedule = r->cost.schedule;
-    const int stage[2] = { 0, stage_count(schedule) - 1 };
-    const Op *loop = micro_loop(r->m);
-    MicroParts micro;
-    if (schedule->splits_backward && loop && find_parts(r->m, find_func(r->m, loop->attrs.callee), &micro))
-        for (KeptKind kind = 0; kind < N_KEPT; kind++)
-            for (int repeat = 0; repeat < MAX_REPEATS; repeat++)
-                read_slots(r, &micro, kind, repeat);
-    for (int list = 0; list < MOST_LISTS; list++)
-        number_list(r, &r->cost.action[list / 2][stage[list % 2]], rank_of_stage(schedule, stage[list % 2]));
-    probe_sizes(r);
-    for (int list = 0; list < MOST_LISTS; list++)
-        r->s->list[list] = read_list(r, &r->cost.action[list / 2][stage[list % 2]]);
 }
 
 /* The dims that count copies are found by their names in the program with stages. */
@@ -441,10 +378,10 @@ void read_sized(const Planner *p, Sized *s, Module *m, const Classes *classes, b
         r.copies[i] = intern_text(m, weights->dim[i]);
     r.cost = step_cost(m, classes, arena);
     s->messages = r.cost.messages;
-    if (!has_stages(p, s))
+    if (!has_actions(p, s))
         read_alone(&r);
     else if (r.cost.schedule)
-        read_in_stages(&r);
+        read_scheduled(&r);
     else
         s->refused = "it has no schedule";
     for (const Func *f = m->funcs; f && !is_fixed; f = f->next) {

@@ -38,6 +38,12 @@ typedef struct {
 /* Do FLOPs matter to a kernel's time?  On a GPU it moves bytes. */
 bool kernels_compute(const Reader *r);
 
+Scale scale_of_type(const Reader *r, const Type *type);
+void add_term(Reader *r, Range *sum, double value, Scale scale);
+Range read_items(Reader *r, const CostList *list); /* of all items, as they have been numbered */
+
+void read_scheduled(Reader *r); /* stage_read.c: of the first stage and of the last */
+
 /* sized_scratch.c: the types of what is in memory at once in the loop's function, at least, but its operands and
  * results. */
 void read_scratch(Reader *r, const Op *loop, TypeVisit visit, void *context);

@@ -1,6 +1,6 @@
 /* stage_copies.c -- the stages of a layout's pipeline: which copies of the repeats they have (stage_shares.h), and of
  * how many of them activations are kept at once. */
-#include "block.h"
+#include "pipeline.h"
 
 #include "layout/stage_shares.h"
 
@@ -36,14 +36,14 @@ static void read_ends(Planner *p, const Module *m)
             continue;
         EndParam *end = NEW(p->arena, EndParam);
         *end = (EndParam){ arena_text(p->arena, "%s", value->port.of), on ? (int)on : ON_FIRST | ON_LAST,
-                           p->blocks->ends };
-        p->blocks->ends = end;
+                           p->blocks->copies->ends };
+        p->blocks->copies->ends = end;
     }
 }
 
 int ends_with(const Planner *p, Name param)
 {
-    for (const EndParam *end = p->blocks->ends; end; end = end->next)
+    for (const EndParam *end = p->blocks->copies->ends; end; end = end->next)
         if (strcmp(end->name, param) == 0)
             return end->ends;
     return 0;
@@ -53,7 +53,7 @@ static void read_weights(Planner *p, Recompute policy)
 {
     Run run = { .trains_alone = true };
     const char *why;
-    RepeatLoads *weights = &p->blocks->weights[policy];
+    RepeatLoads *weights = &p->blocks->copies->loads[policy];
     const PlanLayout two = layout_on(p, policy, 2);
     const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
     Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
@@ -76,11 +76,12 @@ void prepare_blocks(Planner *p)
 {
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
     p->blocks = NEW(p->arena, BlockCache);
+    p->blocks->copies = NEW(p->arena, CopyCache);
     for (int i = 0; i < 3 && p->copies; i++)
         read_weights(p, policies[i]);
 }
 
-const RepeatLoads *loads_of(const Planner *p, Recompute policy) { return &p->blocks->weights[policy]; }
+const RepeatLoads *loads_of(const Planner *p, Recompute policy) { return &p->blocks->copies->loads[policy]; }
 
 /* One repeat: the copies of each stage of a rank, see stage_balance.c. */
 static void share_one(const RepeatLoads *w, const PlanLayout *layout, int ranks, int64_t *copies)
@@ -269,7 +270,7 @@ const Pipeline *find_pipeline(Planner *p, const PlanLayout *layout)
     const int ranks = (int)copy_ranks(p, layout), micros = micros_in_flight(p, layout);
     const int hash =
         (((ranks * 127 + micros) * 31 + layout->chunks) * 4 + (int)layout->schedule) * 4 + (int)layout->recompute;
-    Pipeline **first = &p->blocks->pipelines[(unsigned)hash % PIPELINE_LISTS];
+    Pipeline **first = &p->blocks->copies->pipelines[(unsigned)hash % PIPELINE_LISTS];
     for (const Pipeline *known = *first; known; known = known->next)
         if (known->kind == layout->schedule && known->ranks == ranks && known->chunks == layout->chunks &&
             known->micros == micros && known->recompute == layout->recompute)
@@ -390,7 +391,7 @@ static const LeanPipelines *find_lean(Planner *p, const PlanLayout *layout)
     const int ranks = (int)copy_ranks(p, layout), micros = micros_in_flight(p, layout);
     const bool is_even = turns_of(p, layout) % ranks == 0;
     const unsigned hash = (unsigned)(micros * 131 + ranks * 8 + (int)layout->recompute * 2 + is_even) % PIPELINE_LISTS;
-    LeanPipelines **first = &p->blocks->lean[hash];
+    LeanPipelines **first = &p->blocks->copies->lean[hash];
     for (const LeanPipelines *known = *first; known; known = known->next)
         if (known->ranks == ranks && known->micros == micros && known->is_even == is_even &&
             known->recompute == layout->recompute)

@@ -1,6 +1,6 @@
 /* stage_cost.c -- the actions of a pipeline, made of the parts of a micro-batch with the copies that its stages have,
  * and how long the schedule of them takes. */
-#include "block.h"
+#include "pipeline.h"
 
 #include <math.h>
 #include <string.h>
@@ -137,7 +137,7 @@ static double longest_way(const Planner *p, const PlanLayout *layout, const Pipe
 static MicroTime with_carried(const Block *with, const Block *without)
 {
     MicroTime time = with->time;
-    const bool is_elsewhere = with->like.overlaps && !with->of.in_stages;
+    const bool is_elsewhere = with->like.overlaps && !with->of.in_actions;
     for (int kind = 0; kind < N_ACTION_KINDS; kind++)
         for (int i = 0; i < MAX_REPEATS; i++)
             time.carried[kind][i] = fmax(0, with->time.copy[kind][i] - without->time.copy[kind][i]);
@@ -198,8 +198,9 @@ static double simulated(const Planner *p, const PlanLayout *layout, const Pipeli
     return seconds;
 }
 
-double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *without, const Block *zero,
-                         bool simulate)
+/* Seconds of the stages of the layout's pipeline; simulate: else by what each rank does. */
+static double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, const Block *without,
+                                const Block *zero, bool simulate)
 {
     static const OnceTime nothing;
     const Pipeline *pipeline = find_pipeline(p, layout);
@@ -216,6 +217,44 @@ double bound_of_pipeline(Planner *p, const PlanLayout *layout, const Block *b, c
                           message_between(p, layout, b->handed_on), 0 };
     const double way = longest_way(p, layout, pipeline, s, &once, costs.message);
     return simulate && is_alike ? fmax(way, simulated(p, layout, pipeline, &costs, &once)) : way;
+}
+
+/* Backward actions may have two parts, of activations and of weights; and in stages no message crosses from copy to
+ * copy, which hides more, the more micro-batches are abreast. */
+bool needs_actions(const Planner *p, const PlanLayout *layout)
+{
+    return has_schedule(p, layout) && loads_of(p, layout->recompute)->repeats > 0 &&
+           (divides_backward(layout) || lanes_of(layout) > 1);
+}
+
+/* NULL: it says no more, or cannot be compiled. */
+static const Block *block_in_actions(Planner *p, const PlanLayout *layout, bool with_zero)
+{
+    const BlockOf of = { .with_zero = with_zero, .is_summed = micro_batches(p, layout) > 1, .in_actions = true };
+    const Block *block = needs_actions(p, layout) ? find_block(p, layout, of) : NULL;
+    return block && !block->refused ? block : NULL;
+}
+
+/* Values that lie in others count twice where backward actions are divided: found up to 4 %, of two repeats 6 %. */
+static double slots_share(const Planner *p, const PlanLayout *layout)
+{
+    return loads_of(p, layout->recompute)->repeats > 1 ? 0.9 : 0.95;
+}
+
+BlockBound bound_of_actions(Planner *p, const PlanLayout *layout, const Block *b, const Block *without,
+                            const Block *zero, int closeness)
+{
+    const bool simulate = closeness >= SIMULATED;
+    const Block *apart = simulate ? block_in_actions(p, layout, closeness == WITH_ZERO) : NULL;
+    if (!apart)
+        return (BlockBound){ .seconds = bound_of_pipeline(p, layout, b, without, zero, simulate) };
+    const Block *apart_without = block_in_actions(p, layout, false);
+    BlockBound bound = { 0 };
+    if (apart_without)
+        bound.seconds = bound_of_pipeline(p, layout, apart, apart_without, zero, true);
+    if (divides_backward(layout))
+        bound.memory = slots_share(p, layout) * least_memory(p, layout, false, &apart->divided);
+    return bound;
 }
 
 /* --- A micro-batch's parts alone ------------------------------------------------------------------------------------
