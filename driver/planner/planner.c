@@ -187,7 +187,6 @@ static bool read_model(Planner *p)
     free_module(m);
     if (!good)
         return false;
-    p->copies = p->mixes ? 0 : copies_to_share(p);
     prepare_blocks(p);
     return read_model_cost(p);
 }

@@ -166,7 +166,6 @@ typedef struct {
 bool read_space(Planner *p, const Module *m);       /* m: the model on one rank; false after reporting */
 bool read_kept(Planner *p, int abreast);            /* keep.c; as the model has it; false after reporting */
 PlanAxis *axis_named(Planner *p, const char *name); /* NULL: there is none */
-int64_t copies_along(const Module *m, Name dim);    /* that loops of the module count along it; 0: none do */
 int64_t mesh_ranks(const Planner *p, const PlanLayout *layout);
 int64_t data_ranks(const Planner *p, const PlanLayout *layout);
 const Ast *statement(const Planner *p, AstKind kind); /* the first one of the layout; NULL: there is none */
@@ -197,7 +196,6 @@ void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *c
 
 void find_copies_axis(Planner *p);
 void say_schedule(const Planner *p, Options *options);          /* of a model that has one: the simplest */
-int64_t copies_to_share(const Planner *p);                      /* that ranks can share */
 int64_t copy_ranks(const Planner *p, const PlanLayout *layout); /* that share them */
 bool have_copies(const Planner *p, const PlanLayout *layout);   /* each of these ranks? */
 bool has_schedule(const Planner *p, const PlanLayout *layout);  /* does one interleave its micro-batches? */

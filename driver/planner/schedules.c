@@ -44,24 +44,6 @@ PlanLayout layout_on(const Planner *p, Recompute policy, int ranks)
     return layout;
 }
 
-/* Of the pipeline with two stages.  None: it has fewer, or there is no pipeline. */
-int64_t copies_to_share(const Planner *p)
-{
-    Run run = { 0 };
-    const char *why;
-    const PlanLayout two = layout_on(p, RECOMPUTE_NONE, 2);
-    int64_t copies = 0;
-    if (!has_schedule(p, &two))
-        return 0;
-    Module *m = compile_layout(p, &two, 2, &(PassOptions){ .stop_after = "lower" }, &run, &why);
-    for (const ShardRule *rule = m ? m->rules : NULL; rule; rule = rule->next)
-        copies += copies_along(m, rule->dims.name[0]);
-    if (m)
-        free_module(m);
-    arena_free(&run.arena);
-    return copies;
-}
-
 /* --- Of a layout ------------------------------------------------------------------------------------------------ */
 
 int64_t copy_ranks(const Planner *p, const PlanLayout *layout)

@@ -139,15 +139,6 @@ static void note_split(Planner *p, const Ast *shard)
 
 /* --- Reading ---------------------------------------------------------------------------------------------- */
 
-int64_t copies_along(const Module *m, Name dim)
-{
-    for (const Func *f = m->funcs; f; f = f->next)
-        for (const Op *op = f->first; op; op = op->next)
-            if (op->attrs.dims.count && info(op)->family == CONTROL && op->attrs.dims.dim[0].name == dim)
-                return op->attrs.dims.dim[0].size;
-    return 0;
-}
-
 static bool has_windows(const Module *m)
 {
     bool has = false;

@@ -49,19 +49,21 @@ int ends_with(const Planner *p, Name param)
     return 0;
 }
 
-static void read_weights(Planner *p, Recompute policy)
+static void read_loads(Planner *p, Recompute policy)
 {
     Run run = { .trains_alone = true };
     const char *why;
-    RepeatLoads *weights = &p->blocks->copies->loads[policy];
+    RepeatLoads *loads = &p->blocks->copies->loads[policy];
     const PlanLayout two = layout_on(p, policy, 2);
     const PassOptions passes = { .stop_after = "recompute", .unchecked = true };
+    if (!has_schedule(p, &two)) /* it is one rank */
+        return;
     Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
-    for (int i = 0; m && i < m->naxes && !weights->repeats; i++)
-        *weights = weigh_repeats(m, i);
-    for (int i = 0; i < weights->repeats; i++)
-        weights->dim[i] = arena_text(p->arena, "%s", weights->dim[i]);
-    if (m && weights->repeats && policy == RECOMPUTE_NONE && !has_work_between(weights)) {
+    for (int i = 0; m && i < m->naxes && !loads->repeats; i++)
+        *loads = weigh_repeats(m, i);
+    for (int i = 0; i < loads->repeats; i++)
+        loads->dim[i] = arena_text(p->arena, "%s", loads->dim[i]);
+    if (m && loads->repeats && policy == RECOMPUTE_NONE && !has_work_between(loads)) {
         const PassOptions more = { .start_after = "recompute", .stop_after = "layout", .unchecked = true };
         m = run_more(m, &run, &more, &why) ? m : NULL;
         if (m)
@@ -77,8 +79,9 @@ void prepare_blocks(Planner *p)
     static const Recompute policies[] = { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
     p->blocks = NEW(p->arena, BlockCache);
     p->blocks->copies = NEW(p->arena, CopyCache);
-    for (int i = 0; i < 3 && p->copies; i++)
-        read_weights(p, policies[i]);
+    for (int i = 0; i < 3 && !p->mixes; i++)
+        read_loads(p, policies[i]);
+    p->copies = all_copies(loads_of(p, RECOMPUTE_NONE));
 }
 
 const RepeatLoads *loads_of(const Planner *p, Recompute policy) { return &p->blocks->copies->loads[policy]; }
