@@ -9,7 +9,7 @@
  *   report_step.c      the bars of a step on a machine, for its picture
  *   report_room.c      what is missing where memory does not suffice, and what helps
  *   report_lines.c     the figures by line of the model, and memory over the step
- *   report_page.c      all of that as a page: --html
+ *   report_page.c      all of that as a page: --html; report_timeline.c: its picture of the step
  *   memory_svg.c       memory over the step as a picture: --memory-svg
  *   report_text.c      the figures as tables
  *   report_json.c      the figures as JSON
@@ -177,6 +177,7 @@ cJSON *report_json(const Report *report);
 cJSON *memory_json(const Report *report);
 bool write_report_page(const Report *report, const char *path);
 bool write_memory_svg(const Report *report, const char *path);
-void add_lines_json(const Report *report, cJSON *json); /* report_lines.c */
+void add_lines_json(const Report *report, cJSON *json);    /* report_lines.c */
+void add_timeline_json(const Report *report, cJSON *json); /* report_timeline.c */
 
 #endif

@@ -50,14 +50,14 @@ static void see_bars(Drawn *d, const Bars *bars, bool works, double times)
 
 static void see_all_bars(Drawn *d, const StepBars *bars)
 {
-    const PipelineSchedule *schedule = d->r->cost->schedule;
-    for (int kind = 0; kind < d->r->cost->kinds; kind++) {
+    const StepCost *cost = d->r->cost;
+    for (int kind = 0; kind < cost->kinds; kind++) {
         see_bars(d, &bars->before[kind], true, 1);
         see_bars(d, &bars->after[kind], true, 1);
     }
-    for (int kind = 0; schedule && kind < N_ACTION_KINDS; kind++)
-        for (int stage = 0; stage < stage_count(schedule); stage++)
-            see_bars(d, &bars->action[kind][stage], false, schedule->micros);
+    for (int kind = 0; kind < N_ACTION_KINDS; kind++)
+        for (int i = 0; i < cost->actions; i++)
+            see_bars(d, &bars->action[kind][i], false, cost->schedule->micros);
 }
 
 /* Those that take little share the last lane. */
@@ -154,7 +154,7 @@ static TimelineLevel level_of(Drawn *d, const StepBars *bars)
     TimelineLevel level = { .before = all_bars(d, bars->before, cost->kinds, true),
                             .after = all_bars(d, bars->after, cost->kinds, true) };
     for (int kind = 0; cost->schedule && kind < N_ACTION_KINDS; kind++)
-        level.action[kind] = all_bars(d, bars->action[kind], stage_count(cost->schedule), false);
+        level.action[kind] = all_bars(d, bars->action[kind], cost->actions, false);
     return level;
 }
 
@@ -211,8 +211,7 @@ const TimelinePicture *step_picture(const Report *r)
                                   .axis = cost->schedule ? r->m->axis[r->m->kind_axis] : NULL,
                                   .published_bubble = -1,
                                   .fixed_bytes = fixed,
+                                  .activation_bytes = NEW_ARRAY(&r->run->arena, double, cost->actions),
                                   .capacity_bytes = memory_room(r) };
-    if (cost->schedule)
-        picture->activation_bytes = NEW_ARRAY(&r->run->arena, double, stage_count(cost->schedule));
     return picture;
 }

@@ -8,7 +8,7 @@ Op *micro_loop(const Module *m)
     const Func *step = func_with_role(m, STEP);
     for (Op *op = step ? step->first : NULL; op; op = op->next) {
         const Func *callee = op->attrs.callee && op->attrs.dims.count ? find_func(m, op->attrs.callee) : NULL;
-        if (callee && (op->attrs.stages || has_split_loop(callee)))
+        if (callee && (is_in_schedule(op) || has_split_loop(callee)))
             return op;
     }
     return NULL;
@@ -17,7 +17,7 @@ Op *micro_loop(const Module *m)
 Op *scheduled_loop(const Module *m)
 {
     Op *loop = micro_loop(m);
-    return loop && loop->attrs.stages ? loop : NULL;
+    return is_in_schedule(loop) ? loop : NULL;
 }
 
 bool is_part_of_micro(const Module *m, const Func *f)

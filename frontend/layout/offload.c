@@ -261,10 +261,10 @@ static void check_classes(Layout *p)
 void check_offload(Layout *p)
 {
     const Train *t = &p->l->m->train;
-    if (t->offload_activations && p->pipeline.repeats)
+    if (t->offload_activations && has_schedule(p))
         refuse(p, "activations of a pipeline cannot be offloaded",
                "recompute full: stages keep the inputs of layers alone");
-    if (t->offload_together > 1 && p->pipeline.repeats)
+    if (t->offload_together > 1 && has_schedule(p))
         refuse(p, "a pipeline has an order of its own for its forward passes, and updates come before all of them",
                "just_in_time");
     else if (t->offload_together > 1 && gathers_first(t))

@@ -53,6 +53,8 @@ struct Layout {
     bool is_model_wrong; /* tensors are missing: unknown dims are not reported */
 };
 
+static inline bool has_schedule(const Layout *p) { return p->pipeline.repeats > 0; } /* do micro-batches follow one? */
+
 void read_layout(Lower *l);           /* before the settings, which count its ranks */
 void settle_overlap(Lower *l);        /* of messages of zero, if the file does not say it: after the settings */
 void check_layout(Lower *l);          /* after the model */

@@ -269,8 +269,9 @@ static void find_schedule(StepCost *cost, const Op **loop, MicroParts *parts)
         return;
     cost->unscheduled = NULL;
     cost->stage_message = bytes_between_stages(cost->m, parts, NULL);
+    cost->actions = stage_count(cost->schedule);
     for (int kind = 0; kind < N_ACTION_KINDS; kind++)
-        cost->action[kind] = NEW_ARRAY(cost->arena, CostList, stage_count(cost->schedule));
+        cost->action[kind] = NEW_ARRAY(cost->arena, CostList, cost->actions);
 }
 
 /* --- The step -------------------------------------------------------------------------------------- */

@@ -75,6 +75,7 @@ typedef struct {
     CostList *before, *after;         /* by kind: of the pipeline */
     const PipelineSchedule *schedule; /* NULL: none */
     CostList *action[N_ACTION_KINDS]; /* by stage */
+    int actions;                      /* of each kind */
     double stage_message;             /* bytes that a stage sends to the next one, of one micro-batch */
     CostList *handed_on;              /* by kind: what goes from chunk to chunk, in messages of the schedule */
     const char *unscheduled;          /* why there is no schedule of the stages that there are; NULL: there are none */
