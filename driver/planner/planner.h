@@ -392,7 +392,7 @@ BlockBound most_of_bounds(Planner *p, const PlanLayout *layout);
 typedef struct {
     bool with_zero;  /* else without zero, and for any number of data-parallel ranks */
     bool is_summed;  /* of several micro-batches */
-    bool in_actions; /* two: of a schedule that divides backward actions, if the layout's does */
+    bool in_actions; /* of two stages; their schedule divides backward actions, if the layout's does */
     int turns;       /* of a ring, fewer than it has ranks; 0: as many */
     bool is_rough;   /* of any number of sequences and of data-parallel ranks: see rough_bound() */
     bool is_silent;  /* what it computes: messages take no time */

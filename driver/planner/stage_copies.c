@@ -89,15 +89,12 @@ const RepeatLoads *loads_of(const Planner *p, Recompute policy) { return &p->blo
 /* One repeat: the copies of each stage of a rank, see stage_balance.c. */
 static void share_one(const RepeatLoads *w, const PlanLayout *layout, int ranks, int64_t *copies)
 {
-    ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .copy = w->copy[0] > 0 ? w->copy[0] : 1 };
+    ChunkLoads c = { .ranks = ranks, .count = layout->chunks, .loads = w };
     int64_t part[MAX_CHUNKS][MAX_SET_RANKS];
     for (int chunk = 0; chunk < c.count; chunk++) {
         c.copies[chunk] = w->copies[0] / c.count + (chunk < w->copies[0] % c.count);
         c.reversed[chunk] = layout->schedule == ZB_V && chunk % 2;
     }
-    const int last = c.count - 1;
-    c.beside[0][0] += w->beside[0];
-    c.beside[last][c.reversed[last] ? 0 : ranks - 1] += w->beside[1];
     share_chunks(&c, part);
     for (int chunk = 0; chunk < c.count; chunk++)
         for (int i = 0; i < ranks; i++)

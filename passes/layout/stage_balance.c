@@ -12,19 +12,15 @@
 #include "stage_shares.h"
 #include "stages.h"
 
-/* The rules of all chunks.  What is before all of them is on the first rank of the first one, what is after them on the
- * last rank of the last. */
+/* And the rules of all chunks. */
 static ChunkLoads find_chunks(Module *m, int axis, const RepeatLoads *loads, ShardRule *first, ShardRule *rules[])
 {
-    ChunkLoads c = { .ranks = (int)m->axis_size[axis], .copy = loads->copy[0] > 0 ? loads->copy[0] : 1 };
+    ChunkLoads c = { .ranks = (int)m->axis_size[axis], .loads = loads };
     for (ShardRule *rule = first; rule && c.count < MAX_CHUNKS; rule = next_chunk(m, rule->next, axis)) {
         c.copies[c.count] = copies_in(m, rule);
         c.reversed[c.count] = rule->reversed;
         rules[c.count++] = rule;
     }
-    const int last = c.count - 1;
-    c.beside[0][c.reversed[0] ? c.ranks - 1 : 0] += loads->beside[0];
-    c.beside[last][c.reversed[last] ? 0 : c.ranks - 1] += loads->beside[1];
     return c;
 }
 

@@ -60,6 +60,11 @@ void share_copies(Arena *arena, const double *flops, int64_t count, int stages, 
     }
 }
 
+static double load_of_copy(const RepeatLoads *loads, int repeat)
+{
+    return loads->copy[repeat] > 0 ? loads->copy[repeat] : 1;
+}
+
 void share_repeats(Arena *arena, const RepeatLoads *loads, int stages, int64_t *stage)
 {
     const int64_t all = all_copies(loads);
@@ -68,13 +73,22 @@ void share_repeats(Arena *arena, const RepeatLoads *loads, int stages, int64_t *
     flops[0] = loads->beside[0];
     for (int i = 0; i < loads->repeats; i++) {
         for (int64_t copy = 0; copy < loads->copies[i]; copy++)
-            flops[at++] += loads->copy[i] > 0 ? loads->copy[i] : 1;
+            flops[at++] += load_of_copy(loads, i);
         flops[at - 1] += loads->beside[i + 1];
     }
     share_copies(arena, flops, all, stages, stage);
 }
 
 /* --- One repeat, in chunks ------------------------------------------------------------------------- */
+
+/* FLOPs of a rank in a chunk beside its copies. */
+static double beside_copies(const ChunkLoads *c, int chunk, int rank)
+{
+    const int last = c->count - 1;
+    const int begin = c->reversed[0] ? c->ranks - 1 : 0, end = c->reversed[last] ? 0 : c->ranks - 1;
+    return (chunk == 0 && rank == begin ? c->loads->beside[0] : 0) +
+           (chunk == last && rank == end ? c->loads->beside[1] : 0);
+}
 
 /* The rank with the least load of those that may have one more copy; of equally good ones the later stage, which keeps
  * fewer micro-batches. */
@@ -92,6 +106,7 @@ static int least_loaded(int ranks, const double *load, const int64_t *room, bool
 /* The copies of each rank in all chunks: one in each, at least. */
 static void share_totals(const ChunkLoads *c, int64_t *total)
 {
+    const double copy = load_of_copy(c->loads, 0);
     double sum[MAX_SET_RANKS] = { 0 };
     int64_t room[MAX_SET_RANKS], left = 0;
     for (int chunk = 0; chunk < c->count; chunk++)
@@ -99,14 +114,14 @@ static void share_totals(const ChunkLoads *c, int64_t *total)
     for (int rank = 0; rank < c->ranks; rank++) {
         room[rank] = INT64_MAX;
         total[rank] = c->count;
-        sum[rank] = c->copy * c->count;
+        sum[rank] = copy * c->count;
         for (int chunk = 0; chunk < c->count; chunk++)
-            sum[rank] += c->beside[chunk][rank];
+            sum[rank] += beside_copies(c, chunk, rank);
     }
     for (; left > 0; left--) {
         const int rank = least_loaded(c->ranks, sum, room, c->reversed[0]);
         total[rank]++;
-        sum[rank] += c->copy;
+        sum[rank] += copy;
     }
 }
 
@@ -114,18 +129,19 @@ static void share_totals(const ChunkLoads *c, int64_t *total)
  * keep one for each chunk before. */
 static void share_chunk(const ChunkLoads *c, int chunk, int64_t *total, int64_t *part)
 {
+    const double copy = load_of_copy(c->loads, 0);
     double sum[MAX_SET_RANKS];
     int64_t room[MAX_SET_RANKS];
     for (int rank = 0; rank < c->ranks; rank++) {
         part[rank] = 1;
         room[rank] = total[rank] - 1 - chunk;
-        sum[rank] = c->copy + c->beside[chunk][rank];
+        sum[rank] = copy + beside_copies(c, chunk, rank);
     }
     for (int64_t left = c->copies[chunk] - c->ranks; left > 0; left--) {
         const int rank = least_loaded(c->ranks, sum, room, c->reversed[chunk]);
         part[rank]++;
         room[rank]--;
-        sum[rank] += c->copy;
+        sum[rank] += copy;
     }
     for (int rank = 0; rank < c->ranks; rank++)
         total[rank] -= part[rank];

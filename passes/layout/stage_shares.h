@@ -13,11 +13,10 @@ void share_repeats(Arena *arena, const RepeatLoads *loads, int stages, int64_t *
 
 /* The copies of one repeat in chunks.  Each chunk passes all ranks. */
 typedef struct {
-    int ranks, count;                         /* of chunks */
-    bool reversed[MAX_CHUNKS];                /* the chunk passes the last rank first */
-    int64_t copies[MAX_CHUNKS];               /* at least one for each rank */
-    double copy;                              /* FLOPs of one */
-    double beside[MAX_CHUNKS][MAX_SET_RANKS]; /* FLOPs of other ops in the chunk on a rank */
+    const RepeatLoads *loads;   /* what is before the copies is on the first stage, what is after them on the last */
+    int ranks, count;           /* of chunks */
+    bool reversed[MAX_CHUNKS];  /* the chunk passes the last rank first */
+    int64_t copies[MAX_CHUNKS]; /* at least one for each rank */
 } ChunkLoads;
 
 /* part[chunk][rank]: the copies; first those of each rank in all chunks are shared out, then, from the last chunk to
