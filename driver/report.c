@@ -61,12 +61,14 @@ static void add_traffic(Report *r, const Op *op, double times)
                               .to = result(op)->type,
                               .kind = class_of(&r->classes, result(op)) };
     Traffic traffic = op_traffic(r->m, op);
+    Packing side[2];
+    r->m->target->packing(r->m, op, side);
     TrafficRow *row = traffic_row(r, &like);
     row->tensors += times;
     row->messages += joins_message(op) ? 0 : times;
     row->volume += traffic.volume * times;
     row->sent += traffic.sent * times;
-    row->packed += (double)r->m->target->packed_bytes(r->m, op) * times;
+    row->packed += packed_bytes(side) * times;
 }
 
 /* What a split loop carries from each of its ranks but the last to the next one: the mean of its ranks. */

@@ -37,7 +37,7 @@ typedef struct {
     TensorClass kind;
     double messages, tensors; /* per step; a message has the tensors of a bucket */
     double volume, sent;      /* bytes per step: see Traffic */
-    double packed;            /* likewise: see Target.packed_bytes */
+    double packed;            /* likewise: see packed_bytes() */
 } TrafficRow;
 
 /* Redundant work of several ranks, by op of the .mdl. */

@@ -6,6 +6,14 @@
 
 #include "ir.h"
 
+/* What is copied into a message, or out of it, since messages must be dense: a tensor in rows, each with a part for
+ * every rank, unless it is one row.  Long rows may be messages of their own. */
+typedef struct {
+    int64_t rows; /* 0: nothing is copied */
+    int64_t row_bytes;
+    int64_t long_row; /* bytes from which rows are not copied; 0: all are */
+} Packing;
+
 typedef struct Target {
     const char *name;     /* of --target */
     bool is_gpu;          /* has memory of its own, beside that of the host */
@@ -18,8 +26,7 @@ typedef struct Target {
     bool (*takes)(Module *, const Op *, RequiredLayout wanted[]);
 
     /* --- What its messages do ------------------------------------------------------------------------------- */
-    int64_t (*packed_bytes)(Module *,
-                            const Op *); /* copied into messages, and out of them, since these must be dense */
+    void (*packing)(Module *, const Op *, Packing side[2]); /* of a collective: sent, and received */
 
     /* --- What its kernels keep ------------------------------------------------------------------------------ */
     int64_t
@@ -32,8 +39,12 @@ typedef struct Target {
     bool fills_padding;   /* products want sizes in memory, see full dims */
 } Target;
 
+double bytes_of_packing(double rows, double row_bytes, int64_t long_row);
+double packed_bytes(const Packing side[2]);
+
 /* Of a target whose ops need, or copy, nothing. */
 int64_t no_bytes(Module *m, const Op *op);
+void no_packing(Module *m, const Op *op, Packing side[2]);
 
 /* Of a target that runs one op after the other: no scratch stays in use. */
 int no_scratch_stays(Module *m, const Op *op);

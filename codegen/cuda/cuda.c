@@ -35,7 +35,7 @@ const Target cuda_target = {
     .scratch_bytes = cuda_scratch_bytes,
     .scratch_stays = cuda_scratch_stays,
     .takes = cuda_takes,
-    .packed_bytes = nccl_packed_bytes,
+    .packing = nccl_packing,
     .kept_row = CUDA_KEPT_ROW,
     /* cuBLASLt writes the operand of gelu besides its result, and reads it for gelu's slope, but for relu only a mask
      * of the positive elements. */

@@ -34,9 +34,8 @@ extern const Target cuda_target;
 /* Bytes of scratch of such a call, from types only. */
 int64_t cuda_scratch_bytes(Module *m, const Op *op);
 
-/* Bytes of one tensor's message that a GPU copies into a contiguous message before it is sent, and out of one after it
- * has arrived, since a tensor does not have them in one piece: codegen/host/message.c. */
-int64_t nccl_packed_bytes(Module *m, const Op *op);
+/* Of one tensor's message: codegen/host/message.c. */
+void nccl_packing(Module *m, const Op *op, Packing side[2]);
 
 /* Bytes of shared memory that a block may have for a row, besides declared arrays: sm_86, sm_89 and sm_120 have 99 KiB.
  */

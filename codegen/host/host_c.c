@@ -136,5 +136,5 @@ const Target c_target = {
     .scratch_bytes = scratch_bytes_of,
     .scratch_stays = no_scratch_stays,
     .takes = kernels_accept,
-    .packed_bytes = no_bytes, /* copied as they are exchanged, which a machine's file has in its links */
+    .packing = no_packing, /* copied as they are exchanged, which a machine's file has in its links */
 };

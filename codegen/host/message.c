@@ -239,17 +239,29 @@ static void add_loop_messages(Space on[], int kinds, const Op *loop)
     }
 }
 
-int64_t nccl_packed_bytes(Module *m, const Op *op)
+/* As rt_is_packed() has it: in zig-zag, a rank's part of a row is in two places. */
+static Packing packing_of(RtCollectiveKind kind, RtType type, RtSlots slots, int64_t ranks)
+{
+    const bool has_long_rows = rt_goes_by_rows(kind, type, (RtSlots){ .rows = 2, .run = RT_ROW_BYTES }, ranks);
+    const int64_t bytes = ranks * slots.run * rt_type_bytes(type);
+    if (slots.all)
+        return (Packing){ 0 };
+    if (slots.zigzag)
+        return (Packing){ .rows = 2 * slots.rows, .row_bytes = bytes / 2 };
+    return (Packing){ .rows = slots.rows, .row_bytes = bytes, .long_row = has_long_rows ? RT_ROW_BYTES : 0 };
+}
+
+void nccl_packing(Module *m, const Op *op, Packing side[2])
 {
     const RtCollectiveKind kind = info(op)->traits & MOVES ? RT_SEND : kind_of(op);
     const RtType type = element_rt_type(arg(op, 0)->type.dtype);
+    no_packing(m, op, side);
     if (kind == RT_SEND)
-        return 0;
+        return;
     const RtPiece piece = piece_on(m, op, 0);
-    const RtSlots sent = rt_sent_slots(kind, &piece), received = rt_received_slots(kind, &piece);
     const int64_t ranks = count_ranks(m, op->attrs.axis);
-    return (rt_is_packed(kind, type, sent, ranks) ? ranks * rt_slots_bytes(type, sent) : 0) +
-           (rt_is_packed(kind, type, received, ranks) ? ranks * rt_slots_bytes(type, received) : 0);
+    side[0] = packing_of(kind, type, rt_sent_slots(kind, &piece), ranks);
+    side[1] = packing_of(kind, type, rt_received_slots(kind, &piece), ranks);
 }
 
 int64_t product_space(const Module *m) { return m->target->is_gpu ? RT_GPU_PRODUCT_BYTES : 0; }

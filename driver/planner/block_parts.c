@@ -145,7 +145,7 @@ static void note_sent(const Parts *parts, const CostList *step, const SizedItem 
             continue;
         const Group group = group_in_mesh(parts->p->machine, &parts->sizing->mesh, item->axes);
         const int place = group.on_one_machine < group.ranks ? OUTSIDE : INSIDE;
-        const double seconds = message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+        const double seconds = sent_seconds(parts->p->machine, item, group);
         double *of = i < micro ? sent->before[place] : !sized[i].is_late ? sent->early[place] : sent->late[place];
         for (int repeat = 0; repeat < parts->weights->repeats; repeat++)
             of[repeat] += sized[i].of_copies[repeat] * seconds;
@@ -166,7 +166,7 @@ static void add_link(const Parts *parts, const CostItem *item, double times, Pla
     group.ranks = item->ranks;
     group.on_one_machine = group.on_one_machine < item->ranks ? group.on_one_machine : item->ranks;
     time->seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
-        times * message_seconds(parts->p->machine, (int)item->collective, item->volume, group);
+        times * sent_seconds(parts->p->machine, item, group);
 }
 
 /* once: the items are outside of micro-batches; bytes: of messages of zero, at [1] of those that it does not divide. */
@@ -214,7 +214,7 @@ static void leave_out_messages(const Parts *parts, const CostList *list, const S
 {
     for (int i = 0; i < list->count; i++)
         if (sized[i].is_of_keys || (all && list->item[i].kind == ITEM_MESSAGE))
-            list->item[i].ranks = 1, list->item[i].is_timed = false;
+            list->item[i].ranks = 1, list->item[i].bytes = 0, list->item[i].is_timed = false;
         else if (list->item[i].kind == ITEM_REPEAT)
             leave_out_messages(parts, list->item[i].body, parts->s->item + sized[i].body.first, all);
 }

@@ -29,13 +29,21 @@ typedef struct MessageProgram {
     struct MessageProgram *next;
 } MessageProgram;
 
-static double volume_of(const Sizing *z, Range terms)
+static bool grows(const SizedPacking *packing) { return packing->rows.scale.grows || packing->row_bytes.scale.grows; }
+
+static CostItem grown_part(const Sizing *z, const SizedItem *from)
 {
-    double sum = 0;
-    for (int i = 0; i < terms.count; i++)
-        if (z->s->term[terms.first + i].scale.grows)
-            sum += sum_of(z, (Range){ terms.first + i, 1 });
-    return sum;
+    const Sized *s = z->s;
+    const Range volume = from->sum[SUM_VOLUME];
+    CostItem item = from->item;
+    item.volume = item.bytes = 0;
+    for (int i = 0; i < volume.count; i++)
+        if (s->term[volume.first + i].scale.grows)
+            item.volume += sum_of(z, (Range){ volume.first + i, 1 });
+    for (int i = 0; i < from->packing.count; i++)
+        if (grows(&s->packing[from->packing.first + i]))
+            item.bytes += 2 * packed_by(z, &s->packing[from->packing.first + i]);
+    return item;
 }
 
 static void note_sent(Planner *p, MessageProgram *program, Range items, double times)
@@ -135,9 +143,9 @@ static PlaceTime time_of_messages(Planner *p, const PlanLayout *layout, const Pl
         if (item->is_of_keys && !gathers)
             continue;
         const Group group = group_in_mesh(p->machine, &mesh, item->item.axes);
-        const double volume = volume_of(&sizing, item->sum[SUM_VOLUME]);
+        const CostItem grown = grown_part(&sizing, item);
         time.seconds[group.on_one_machine < group.ranks ? OUTSIDE : INSIDE] +=
-            from->sent[i].times * message_seconds(p->machine, (int)item->item.collective, volume, group);
+            from->sent[i].times * sent_seconds(p->machine, &grown, group);
     }
     arena_free(&arena);
     for (int place = 0; place < N_PLACES; place++)

@@ -26,6 +26,13 @@ double sum_of(const Sizing *z, Range terms)
     return sum;
 }
 
+double packed_by(const Sizing *z, const SizedPacking *packing)
+{
+    return !z->packs
+               ? 0
+               : bytes_of_packing(value_of(z, &packing->rows), value_of(z, &packing->row_bytes), packing->long_row);
+}
+
 static bool has_axis(const Sized *s, int axis)
 {
     for (int i = 0; i < s->naxes; i++)
@@ -38,6 +45,7 @@ static bool has_axis(const Sized *s, int axis)
 void start_sizing(Sizing *z, const Planner *p, const Sized *s, const PlanLayout *like, Arena *arena)
 {
     *z = (Sizing){ .s = s, .arena = arena, .mesh = mesh_around(p, like, s->naxes, s->axis) };
+    z->packs = (like->microbatch == 1) == (s->key.singles > 0); /* a single sequence needs no order of dims */
     z->sequences = (double)like->microbatch;
     for (int i = 0; i < p->naxes; i++)
         z->sequences *= p->axis[i].is_data && has_axis(s, i) ? (double)like->size[i] : 1;
@@ -63,6 +71,8 @@ CostItem sized_item(const Sizing *z, const SizedItem *from)
     if (from->sum[SUM_TABLE].count)
         item.bytes += fmin(sum_of(z, from->sum[SUM_TABLE]), sum_of(z, from->sum[SUM_WRITTEN]));
     item.volume = sum_of(z, from->sum[SUM_VOLUME]);
+    for (int i = 0; i < from->packing.count; i++)
+        item.bytes += 2 * packed_by(z, &z->s->packing[from->packing.first + i]);
     if (from->meets)
         item.ranks = (int64_t)(1 / z->inverse[item.axes] + 0.5);
     return item;
@@ -148,6 +158,7 @@ static const Sized *add_sized(Planner *p, const Sized *s)
     *added = *s;
     added->item = copied(p->arena, s->item, s->items, sizeof *s->item);
     added->term = copied(p->arena, s->term, s->terms, sizeof *s->term);
+    added->packing = copied(p->arena, s->packing, s->packings, sizeof *s->packing);
     added->dim = copied(p->arena, s->dim, s->dims, sizeof *s->dim);
     added->refused = s->refused ? arena_text(p->arena, "%s", s->refused) : NULL;
     added->next = *first;

@@ -28,6 +28,12 @@ typedef struct {
     int first, count;
 } Range;
 
+/* A side of a collective: see Packing in target.h. */
+typedef struct {
+    Term rows, row_bytes;
+    int64_t long_row;
+} SizedPacking;
+
 /* Quantities of items that are one term. */
 enum { SIZED_M, SIZED_N, SIZED_K, SIZED_COUNT, SIZED_QUERIES, SIZED_KEYS, SIZED_HEADS, SIZED_FLOPS, N_SIZED };
 
@@ -41,6 +47,7 @@ typedef struct {
     Term term[N_SIZED];
     Range sum[N_SUMS];             /* of terms */
     Range body;                    /* of items */
+    Range packing;                 /* of a message */
     bool grows;                    /* with the sequences of a micro-batch: it is not of weights */
     bool meets;                    /* a message: its ranks are all of its axes */
     bool is_zero;                  /* a message of zero */
@@ -75,9 +82,10 @@ typedef struct Sized {
     Range held;                      /* what is in memory when the last micro-batch ends, but of copies of a repeat */
     Range held_of[MAX_REPEATS];      /* and of these */
     Range kept[N_KEPT][MAX_REPEATS]; /* what a copy keeps, where backward actions are divided */
-    int items, terms, dims;
+    int items, terms, packings, dims;
     SizedItem *item;
     Term *term;
+    SizedPacking *packing;
     SizedDim *dim;
     struct Sized *next;
 } Sized;
@@ -102,6 +110,7 @@ typedef struct {
     const Sized *s;
     Arena *arena;
     RankMesh mesh;
+    bool packs;                               /* are tensors in memory as they are in the program? */
     double sequences, inverse[1 << MAX_AXES]; /* by set of axes: 1 / their ranks */
     StepCost cost;                            /* for list_seconds() */
 } Sizing;
@@ -109,6 +118,7 @@ typedef struct {
 /* like: whose mesh it is in. */
 void start_sizing(Sizing *z, const Planner *p, const Sized *s, const PlanLayout *like, Arena *arena);
 double sum_of(const Sizing *z, Range terms);
+double packed_by(const Sizing *z, const SizedPacking *packing); /* bytes */
 CostItem sized_item(const Sizing *z, const SizedItem *from);
 CostList *sized_list(const Sizing *z, Range items); /* its i-th is of s->item[items.first + i] */
 

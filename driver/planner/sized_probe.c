@@ -27,7 +27,12 @@ static CostItem message_again(const Reader *r, const Numbered *n)
     CostItem item = message_item(r->m, r->arena, op, n->rank);
     for (int i = 1; i < n->item->tensors; i++) {
         op = op->next;
-        item.volume += message_item(r->m, r->arena, op, n->rank).volume;
+        const CostItem joined = message_item(r->m, r->arena, op, n->rank);
+        item.volume += joined.volume;
+        SentTensor *sent = NEW(r->arena, SentTensor);
+        *sent = *joined.sent;
+        sent->next = item.sent;
+        item.sent = sent;
     }
     return item;
 }

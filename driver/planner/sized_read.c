@@ -187,6 +187,36 @@ static int repeat_of_type(const Reader *r, const Type *type)
     return repeat;
 }
 
+static const SentTensor *sent_by(const CostItem *message, const Op *op)
+{
+    const SentTensor *sent = message->sent;
+    while (sent->op != op)
+        sent = sent->next;
+    return sent;
+}
+
+/* Where rows or their bytes are no products of sizes, it counts as nothing. */
+static void read_packing(Reader *r, SizedItem *to, const SentTensor *sent, const CostItem *const *other, int side)
+{
+    Sized *s = r->s;
+    const Packing *packing = &sent->side[side];
+    double rows[MAX_AXES + 1], row_bytes[MAX_AXES + 1];
+    const bool was_irregular = s->is_irregular;
+    for (int i = 0; i < r->probes; i++) {
+        const Packing *by = &sent_by(other[i], sent->op)->side[side];
+        rows[i] = (double)by->rows, row_bytes[i] = (double)by->row_bytes;
+    }
+    s->is_irregular = false;
+    const Term all = term_of(r, (double)packing->rows, rows), each = term_of(r, (double)packing->row_bytes, row_bytes);
+    if (packing->rows > 0 && !s->is_irregular) {
+        s->packing = room_for(r->arena, s->packing, sizeof *s->packing, s->packings, 1, &r->packing_room);
+        to->packing.first = to->packing.count ? to->packing.first : s->packings;
+        s->packing[s->packings++] = (SizedPacking){ all, each, packing->long_row };
+        to->packing.count++;
+    }
+    s->is_irregular = was_irregular;
+}
+
 /* Of all tensors that are joined in it. */
 static void read_message(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {
@@ -203,6 +233,9 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], NULL), item->volume);
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], &r->probe[i]), other[i]->volume);
+    for (const SentTensor *sent = item->sent; sent; sent = sent->next)
+        for (int side = 0; side < 2; side++)
+            read_packing(r, to, sent, other, side);
     to->meets = !r->is_fixed && item->ranks == count_ranks(r->m, item->axes);
     to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
     to->is_of_keys = !to->is_zero && is_of_keys(r, item);

@@ -31,7 +31,7 @@ typedef struct {
     int read; /* of these */
     int probes;
     Probe probe[MAX_AXES + 1];
-    int item_room, term_room, dim_room;
+    int item_room, term_room, packing_room, dim_room;
     Name copies[MAX_REPEATS]; /* the dims that count them */
 } Reader;
 

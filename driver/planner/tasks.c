@@ -37,6 +37,7 @@ static void send_sized(const Sized *s, FILE *to)
     fwrite(s, sizeof *s, 1, to);
     fwrite(s->item, sizeof *s->item, (size_t)s->items, to);
     fwrite(s->term, sizeof *s->term, (size_t)s->terms, to);
+    fwrite(s->packing, sizeof *s->packing, (size_t)s->packings, to);
     fwrite(s->dim, sizeof *s->dim, (size_t)s->dims, to);
     send_text(s->refused, to);
 }
@@ -55,6 +56,7 @@ static bool receive_sized(Sized *s, Arena *arena, FILE *from)
         return false;
     s->item = received(arena, from, s->items, sizeof *s->item, &good);
     s->term = received(arena, from, s->terms, sizeof *s->term, &good);
+    s->packing = received(arena, from, s->packings, sizeof *s->packing, &good);
     s->dim = received(arena, from, s->dims, sizeof *s->dim, &good);
     s->refused = receive_text(arena, from, &good);
     return good;

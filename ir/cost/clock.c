@@ -104,6 +104,12 @@ Group message_group(const Clock *c, Axes axes, int64_t ranks)
     return (Group){ ranks, together < ranks ? together : ranks };
 }
 
+double sent_seconds(const Machine *machine, const CostItem *item, Group group)
+{
+    return message_seconds(machine, (int)item->collective, item->volume, group) +
+           (item->bytes > 0 ? kernel_seconds(machine, item->bytes, 1) : 0);
+}
+
 static void time_message(const Clock *c, CostItem *item)
 {
     if (op_table[item->collective].traits & CARRIES) {
@@ -113,8 +119,7 @@ static void time_message(const Clock *c, CostItem *item)
     }
     const Group group = message_group(c, item->axes, item->ranks);
     item->link = group.on_one_machine < group.ranks ? BETWEEN : WITHIN;
-    item->seconds = message_seconds(c->machine, (int)item->collective, item->volume, group) +
-                    (item->bytes > 0 ? kernel_seconds(c->machine, item->bytes, 1) : 0);
+    item->seconds = sent_seconds(c->machine, item, group);
 }
 
 static void wait_for(Clock *c, const CostItem *item, double done)

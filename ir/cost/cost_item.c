@@ -211,7 +211,7 @@ static double bytes_sent(const Op *op, Traffic traffic, int rank)
 static CostItem transfer_item(Module *m, Arena *arena, const Op *op, int rank)
 {
     SentTensor *moved = NEW(arena, SentTensor);
-    *moved = (SentTensor){ op, bytes_on(m, &result(op)->type, rank), NULL };
+    *moved = (SentTensor){ .op = op, .bytes = bytes_on(m, &result(op)->type, rank) };
     return (CostItem){ .kind = ITEM_MESSAGE,
                        .op = op,
                        .collective = op->kind,
@@ -229,12 +229,13 @@ CostItem message_item(Module *m, Arena *arena, const Op *op, int rank)
     const Type *type = &arg(op, 0)->type;
     const double most = (double)local_bytes(m, type), share = most > 0 ? bytes_on(m, type, rank) / most : 0;
     SentTensor *sent = NEW(arena, SentTensor);
-    *sent = (SentTensor){ op, bytes_sent(op, traffic, rank) * share, NULL };
+    *sent = (SentTensor){ .op = op, .bytes = bytes_sent(op, traffic, rank) * share };
+    m->target->packing(m, op, sent->side);
     return (CostItem){ .kind = ITEM_MESSAGE,
                        .op = op,
                        .collective = op->kind,
                        .volume = traffic.volume * share,
-                       .bytes = 2 * (double)m->target->packed_bytes(m, op) * share, /* read and written */
+                       .bytes = 2 * packed_bytes(sent->side) * share, /* read and written */
                        .axes = info(op)->traits & MOVES ? 1u << result(op)->type.on.axis : op->attrs.axis,
                        .ranks = traffic.ranks,
                        .tensors = 1,

@@ -127,7 +127,8 @@ static int id_of(Walk *w, const Op *start)
 static void join_message(Walk *w, CostItem *message, const CostItem *item)
 {
     SentTensor *sent = NEW(w->arena, SentTensor);
-    *sent = (SentTensor){ item->sent->op, item->sent->bytes, message->sent };
+    *sent = *item->sent;
+    sent->next = message->sent;
     message->sent = sent;
     message->volume += item->volume;
     message->bytes += item->bytes;

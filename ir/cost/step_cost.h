@@ -13,6 +13,7 @@
 
 #include "cost.h"
 #include "schedule/slots.h"
+#include "target.h"
 
 typedef enum { ITEM_PRODUCT, ITEM_ATTENTION, ITEM_KERNEL, ITEM_MESSAGE, ITEM_WAIT, ITEM_REPEAT, N_ITEM_KINDS } ItemKind;
 extern const char *const item_name[N_ITEM_KINDS];
@@ -24,7 +25,8 @@ extern const char *const phase_name[N_PHASES];
 /* A tensor of a message, by its collective. */
 typedef struct SentTensor {
     const Op *op;
-    double bytes; /* that the rank sends */
+    double bytes;    /* that the rank sends */
+    Packing side[2]; /* of a collective: see target.h */
     const struct SentTensor *next;
 } SentTensor;
 

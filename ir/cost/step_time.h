@@ -53,6 +53,9 @@ double list_seconds(const StepCost *cost, const CostList *list, const Machine *m
 Group group_along(const Machine *machine, const int64_t *size, int naxes, Axes axes);
 Group group_in_mesh(const Machine *machine, const RankMesh *mesh, Axes axes); /* axes: of the program */
 
+/* A message, and the copies that pack it. */
+double sent_seconds(const Machine *machine, const CostItem *item, Group group);
+
 StepTime step_time(const StepCost *cost, const Machine *machine, Arena *arena);
 
 /* What ranks do when: the same runs, recorded.  Times of actions begin with the action, those of `after` with the
