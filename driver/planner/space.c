@@ -429,6 +429,12 @@ static int64_t zero_ranks(const Planner *p, const PlanLayout *layout)
     return ranks;
 }
 
+/* With overlap.  Of one micro-batch, gradients that are reduced early are reduced layer by layer in any case. */
+static bool is_as_zero_1(const Planner *p, const PlanLayout *layout)
+{
+    return layout->zero == 2 && p->kept.zero != 2 && micro_batches(p, layout) == 1;
+}
+
 void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *context)
 {
     layout.zero = -1, layout.overlaps = false;
@@ -438,7 +444,8 @@ void visit_zeros(const Planner *p, PlanLayout layout, LayoutVisit visit, void *c
     }
     for (layout.zero = 0; layout.zero <= 3; layout.zero++)
         for (int overlaps = 0; overlaps < 2; overlaps++)
-            if (is_kept(p->kept.zero, layout.zero) && is_kept(p->kept.overlaps, overlaps)) {
+            if (is_kept(p->kept.zero, layout.zero) && is_kept(p->kept.overlaps, overlaps) &&
+                !(overlaps && is_as_zero_1(p, &layout))) {
                 layout.overlaps = overlaps;
                 visit(context, &layout);
             }
