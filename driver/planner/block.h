@@ -16,6 +16,7 @@
  *   pipeline.h     the pipeline of a layout
  *   stage_copies.c which copies stages have, and keep activations of
  *   stage_cost.c   the actions of a pipeline, made of them, and how long that takes
+ *   block_memory.c what a rank has in memory, at least
  *   block_bound.c  the bounds
  */
 #ifndef MPC_BLOCK_H
@@ -49,6 +50,7 @@ typedef struct Block {
     double rest;              /* bytes of a rank but what micro-batches save ... */
     double held[MAX_REPEATS]; /* ... of these, of a copy */
     double scratch;           /* bytes beside these, of a backward action's first copy: of the repeat with least */
+    double with_flights;      /* the same, with messages for which the next copy waits */
     double at_head;           /* bytes beside these, between forward and backward pass: of one micro-batch ... */
     double at_heads;          /* ... and of several, which add gradients to their sums in place */
     struct Block *next;
@@ -93,5 +95,8 @@ bool needs_actions(const Planner *p, const PlanLayout *layout);
  * what that of `zero` sends once a step, if it is known.  Bytes: 0, they are not known. */
 BlockBound bound_of_actions(Planner *p, const PlanLayout *layout, const Block *block, const Block *without,
                             const Block *zero, int closeness);
+
+/* block_memory.c: bytes.  zero: with its state, if it is known; is_any: with any schedule. */
+double block_memory(Planner *p, const PlanLayout *layout, const Block *block, const Block *zero, bool is_any);
 
 #endif

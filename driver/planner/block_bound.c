@@ -5,25 +5,24 @@
 
 #include <math.h>
 
-/* Do messages of zero 3 share the links with others, of axes that it does not split over? */
+/* Do messages of zero 3 share the links with others, of axes that it does not split over or of keys? */
 static bool has_both_messages(const Planner *p, const PlanLayout *layout)
 {
     bool has = false;
     for (int i = 0; i < p->naxes && layout->zero == 3; i++)
-        has |= !p->axis[i].is_zero && !p->axis[i].splits_copies && layout->size[i] > 1;
+        has |= (!p->axis[i].is_zero || p->axis[i].attends) && !p->axis[i].splits_copies && layout->size[i] > 1;
     return has;
 }
 
-/* How much longer than a layout parts of its program may take, at most.  With experts, sizes decide more of the order:
- * found up to 3 %, with zero 2 and 3 up to 4 %; of zero 3 beside other messages, too.  Of pipelines, waits make up for
- * some of it: found up to 2.8 %, of one sequence that is split beside experts. */
+/* How much longer than a layout parts of its program may take, at most: sizes decide some of the order of ops.  Found
+ * with experts: 1.7 %, where sequences are split beside them 4.2 %.  Of pipelines, waits make up for some of it. */
 static double error_of(const Planner *p, const PlanLayout *layout)
 {
-    if (has_schedule(p, layout))
-        return p->has_experts ? 0.03 : STRUCTURE_ERROR;
-    if (!p->has_experts)
-        return has_both_messages(p, layout) ? 0.04 : STRUCTURE_ERROR;
-    return layout->zero >= 2 ? 0.07 : 0.03;
+    if (p->has_experts && attends_apart(p, layout))
+        return 0.05;
+    if (has_both_messages(p, layout))
+        return 0.04;
+    return p->has_experts && !has_schedule(p, layout) ? 0.02 : STRUCTURE_ERROR;
 }
 
 static BlockBound less(const Planner *p, const PlanLayout *layout, double seconds, double memory)
@@ -325,37 +324,6 @@ static MicroTime with_messages(const Planner *p, const PlanLayout *layout, const
     return all;
 }
 
-/* Of the state, if it is known, and of what micro-batches keep; of what is beside the copies, the mean of all ranks. */
-static double bytes_by(Planner *p, const PlanLayout *layout, const Block *b, const Block *zero, bool is_any)
-{
-    const RepeatLoads *w = loads_of(p, layout->recompute);
-    const double kept = p->away.away & AWAY_ACTIVATIONS ? 0 : 1;
-    double beside = kept * b->saved_whole + (zero ? zero->rest : 0);
-    CopyBytes bytes = { 0 };
-    for (int i = 0; i < w->repeats; i++) {
-        bytes.kept[FOR_BACKWARD][i] = kept * b->saved[i];
-        bytes.held[i] = zero ? zero->held[i] : 0;
-        beside -= (bytes.held[i] + bytes.kept[FOR_BACKWARD][i]) * (double)w->copies[i];
-    }
-    return p->beside + beside / (double)copy_ranks(p, layout) +
-           (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
-}
-
-/* While all is saved, on a rank that does it all: of ranks that share sequences, some of it has gone by then. */
-static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
-{
-    if (has_schedule(p, layout) || attends_apart(p, layout))
-        return 0;
-    return micro_batches(p, layout) > 1 ? b->at_heads : b->at_head;
-}
-
-/* Of a backward action, which follows when a rank has kept most; if it has two parts, the one of weights may. */
-static double bytes_beside(const Planner *p, const PlanLayout *layout, const Block *b, bool is_any)
-{
-    const bool may_divide = has_schedule(p, layout) && (is_any || divides_backward(layout));
-    return fmax(bytes_at_head(p, layout, b), may_divide ? 0 : b->scratch);
-}
-
 /* All messages of one place follow each other: those of the micro-batches, by the layout's program, and of zero. */
 static double seconds_of_links(const Planner *p, const PlanLayout *layout, const Block *b, const Block *zero)
 {
@@ -383,8 +351,7 @@ static BlockBound bound_with(Planner *p, const PlanLayout *layout, bool is_any)
     const double with_once = is_any ? least_of_micros(p, layout, &time) : micros_in_schedule(p, layout, &time);
     const StepBound without = { micros, sent_in_step(p, layout, b->links.grown) };
     const double least = fmax(seconds_of_links(p, layout, b, with), seconds_with_zero(p, layout, &without));
-    return less(p, layout, fmax(with_once + by_zero, least),
-                bytes_by(p, layout, b, with, is_any) + bytes_beside(p, layout, b, is_any));
+    return less(p, layout, fmax(with_once + by_zero, least), block_memory(p, layout, b, with, is_any));
 }
 
 int asked_by_zero(const Planner *p, const PlanLayout *layout, BlockAsk ask[MOST_ASKED])
@@ -436,15 +403,13 @@ BlockBound schedule_bound(Planner *p, const PlanLayout *layout, int closeness)
     if (b->refused)
         return (BlockBound){ INFINITY, 0, b->refused };
     if (!is_scheduled)
-        return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)),
-                    bytes_by(p, layout, b, b, false) + bytes_beside(p, layout, b, false));
+        return less(p, layout, b->step - (b->once - once_seconds(p, layout, b)), block_memory(p, layout, b, b, false));
     const double once = closeness < WITH_ZERO ? added_by_zero(p, layout)
                         : layout->overlaps    ? 0
                                               : once_seconds(p, layout, b) / (double)copy_ranks(p, layout);
     const Block *zero = closeness == WITH_ZERO ? b : block_of_zero(p, layout);
     const BlockBound actions = bound_of_actions(p, layout, b, block_of(p, layout, false), zero, closeness);
-    return less(p, layout, actions.seconds + once,
-                fmax(bytes_by(p, layout, b, zero, false) + bytes_beside(p, layout, b, false), actions.memory));
+    return less(p, layout, actions.seconds + once, fmax(block_memory(p, layout, b, zero, false), actions.memory));
 }
 
 /* --- All of them ----------------------------------------------------------------------------------------------- */

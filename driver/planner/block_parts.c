@@ -40,8 +40,10 @@ static void note_saved(const Parts *parts, const SizedItem *loop)
 static void note_scratch(const Parts *parts, const SizedItem *loop)
 {
     const double bytes = sum_of(parts->sizing, loop->sum[SUM_SCRATCH]);
+    const double all = bytes + sum_of(parts->sizing, loop->sum[SUM_FLIGHTS]);
     Block *b = parts->block;
     b->scratch = b->scratch > 0 ? fmin(b->scratch, bytes) : bytes;
+    b->with_flights = b->with_flights > 0 ? fmin(b->with_flights, all) : all;
 }
 
 static double saved_by_loops(const Parts *parts, Range items)

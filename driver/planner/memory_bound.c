@@ -248,7 +248,7 @@ static void add_state(const Planner *p, const PlanLayout *layout, const Held *he
     *(held->repeat ? &bytes->held[held->repeat - 1] : at_ends[ends]) += own;
 }
 
-double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided)
+CopyBytes least_bytes(const Planner *p, const PlanLayout *layout)
 {
     const MemoryCost *cost = p->memory_cost;
     const int policy = (int)layout->recompute;
@@ -269,8 +269,14 @@ double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const Cop
         bytes.held[i] /= (double)w->copies[i];
         bytes.kept[FOR_BACKWARD][i] /= (double)w->copies[i];
     }
+    bytes.others = p->beside + whole / (double)copy_ranks(p, layout);
+    return bytes;
+}
+
+double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided)
+{
+    CopyBytes bytes = least_bytes(p, layout);
     if (divided)
         memcpy(bytes.kept, divided->kept, sizeof bytes.kept);
-    return p->beside + whole / (double)copy_ranks(p, layout) +
-           (is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes));
+    return is_any ? least_of_copies(p, layout, &bytes) : most_of_copies(p, layout, &bytes);
 }

@@ -283,14 +283,16 @@ typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
 /* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
  * for the weights, too, those of FOR_BACKWARD are all.  first, last: of the state that is on that stage, beside its
- * copies; ends: that is on both of these. */
+ * copies; ends: that is on both of these; others: the mean of what is beside copies, of which the stage is not known.
+ */
 typedef struct {
-    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], first, last, ends;
+    double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], first, last, ends, others;
 } CopyBytes;
 
 /* No layout with these sizes and zero needs less; bytes.  is_any: with any schedule; divided: what copies keep where
  * backward actions are divided, NULL: it is not known. */
 double least_memory(Planner *p, const PlanLayout *layout, bool is_any, const CopyBytes *divided);
+CopyBytes least_bytes(const Planner *p, const PlanLayout *layout);
 
 /* --- away.c ---------------------------------------------------------------------------------------- */
 
@@ -362,6 +364,8 @@ const RepeatLoads *loads_of(const Planner *p, Recompute policy); /* what the sta
 /* On the rank of a pipeline that has most: with the layout's schedule; with any, at least. */
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
 double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes);
+
+double bytes_of_last(Planner *p, const PlanLayout *layout, const CopyBytes *bytes); /* on the rank of the last stage */
 
 /* message_bound.c: seconds of a micro-batch by place, with the zero of the layout. */
 PlaceTime least_messages(Planner *p, const PlanLayout *layout);

@@ -39,8 +39,8 @@ enum { SIZED_M, SIZED_N, SIZED_K, SIZED_COUNT, SIZED_QUERIES, SIZED_KEYS, SIZED_
 
 /* And sums: of its bytes, but those of a table, of which no more are read than written; of a message; of the results of
  * its op; of a loop, what turns save and hand on, and
- * what one that goes backward has beside these. */
-enum { SUM_BYTES, SUM_TABLE, SUM_VOLUME, SUM_WRITTEN, SUM_SAVED, SUM_CARRIED, SUM_SCRATCH, N_SUMS };
+ * what one that goes backward has beside these, and of messages that the turn before has started. */
+enum { SUM_BYTES, SUM_TABLE, SUM_VOLUME, SUM_WRITTEN, SUM_SAVED, SUM_CARRIED, SUM_SCRATCH, SUM_FLIGHTS, N_SUMS };
 
 typedef struct {
     CostItem item; /* without these quantities, op and body */

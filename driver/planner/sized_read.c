@@ -195,7 +195,7 @@ static const SentTensor *sent_by(const CostItem *message, const Op *op)
     return sent;
 }
 
-/* Where rows or their bytes are no products of sizes, it counts as nothing. */
+/* Where rows or their bytes are no products of sizes, it counts as nothing; as for zero, whose dims depend on sizes. */
 static void read_packing(Reader *r, SizedItem *to, const SentTensor *sent, const CostItem *const *other, int side)
 {
     Sized *s = r->s;
@@ -233,11 +233,11 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
     r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], NULL), item->volume);
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= !is_close(probed(r, to->sum[SUM_VOLUME], &r->probe[i]), other[i]->volume);
-    for (const SentTensor *sent = item->sent; sent; sent = sent->next)
-        for (int side = 0; side < 2; side++)
-            read_packing(r, to, sent, other, side);
     to->meets = !r->is_fixed && item->ranks == count_ranks(r->m, item->axes);
     to->is_zero = item->op->attrs.purpose != ANY_PURPOSE;
+    for (const SentTensor *sent = to->is_zero ? NULL : item->sent; sent; sent = sent->next)
+        for (int side = 0; side < 2; side++)
+            read_packing(r, to, sent, other, side);
     to->is_of_keys = !to->is_zero && is_of_keys(r, item);
     to->is_late = is_late(item->op);
 }
@@ -269,7 +269,7 @@ static void read_loop(Reader *r, SizedItem *to, const CostItem *item)
     to->reverse = op->attrs.reverse;
     to->is_micro = runs_micros(op);
     if (to->repeat >= 0 && to->reverse)
-        read_scratch(r, op, add_type, &(Adding){ r, &to->sum[SUM_SCRATCH] });
+        read_scratch(r, op, add_type, &(Adding){ r, &to->sum[SUM_SCRATCH] }, &(Adding){ r, &to->sum[SUM_FLIGHTS] });
     for (int i = 0; i < count_handed_on(r->m, op); i++)
         add_type(&(Adding){ r, &to->sum[SUM_CARRIED] }, &op->results.at[i]->type);
     for (int i = (int)op->attrs.carried; i < op->results.count; i++)

@@ -45,8 +45,8 @@ Range read_items(Reader *r, const CostList *list); /* of all items, as they have
 void read_scheduled(Reader *r); /* stage_read.c: of the first stage and of the last */
 
 /* sized_scratch.c: the types of what is in memory at once in the loop's function, at least, but its operands and
- * results. */
-void read_scratch(Reader *r, const Op *loop, TypeVisit visit, void *context);
+ * results; and of messages that the turn before has started. */
+void read_scratch(Reader *r, const Op *loop, TypeVisit visit, void *scratch, void *flights);
 
 /* sized_probe.c: numbers the items of a list of that kind of rank; then looks at all of them with other sizes. */
 void number_list(Reader *r, const CostList *list, int rank);

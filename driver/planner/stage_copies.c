@@ -307,7 +307,7 @@ static double bytes_at_ends(const Pipeline *pipeline, int rank, const CopyBytes 
 
 static double bytes_of_all(const RepeatLoads *w, const CopyBytes *bytes)
 {
-    double sum = 0;
+    double sum = bytes->others;
     for (int i = 0; i < w->repeats; i++)
         sum += (double)w->copies[i] * (bytes->held[i] + bytes->kept[FOR_BACKWARD][i]);
     return sum;
@@ -315,7 +315,7 @@ static double bytes_of_all(const RepeatLoads *w, const CopyBytes *bytes)
 
 static double bytes_on_rank(const RepeatLoads *w, const Pipeline *pipeline, int rank, const CopyBytes *bytes)
 {
-    double all = bytes_of(w, &pipeline->held[rank], bytes->held) + bytes_at_ends(pipeline, rank, bytes);
+    double all = bytes->others + bytes_of(w, &pipeline->held[rank], bytes->held) + bytes_at_ends(pipeline, rank, bytes);
     for (int kind = 0; kind < N_KEPT; kind++)
         all += pipeline->kept[kind] ? bytes_of(w, &pipeline->kept[kind][rank], bytes->kept[kind]) : 0;
     return all;
@@ -325,11 +325,17 @@ static double bytes_in_pipeline(const RepeatLoads *w, const Pipeline *pipeline, 
 {
     double most = 0;
     if (!pipeline->schedule)
-        return 0;
+        return bytes->others;
     for (int i = 0; i < pipeline->nfullest; i++)
         most = fmax(most, bytes_on_rank(w, pipeline, pipeline->fullest[i], bytes));
     most = fmax(most, bytes_on_rank(w, pipeline, pipeline->first, bytes));
     return fmax(most, bytes_on_rank(w, pipeline, pipeline->last, bytes));
+}
+
+double bytes_of_last(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
+{
+    const Pipeline *pipeline = find_pipeline(p, layout);
+    return pipeline->schedule ? bytes_on_rank(loads_of(p, layout->recompute), pipeline, pipeline->last, bytes) : 0;
 }
 
 double most_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *bytes)
@@ -413,5 +419,5 @@ double least_of_copies(Planner *p, const PlanLayout *layout, const CopyBytes *by
     const LeanPipelines *lean = find_lean(p, layout);
     for (int i = 0; i < lean->count; i++)
         least = fmin(least, bytes_in_pipeline(w, lean->pipeline[i], bytes));
-    return isinf(least) ? 0 : least;
+    return isinf(least) ? bytes->others : least;
 }
