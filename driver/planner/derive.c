@@ -326,12 +326,12 @@ static bool has_means_of_copies(const Module *m)
 }
 
 /* Axes in the order of the mesh, whose last one has the nearest ranks. */
-static void add_axes(Choice *c, const char *otherwise)
+static void add_axes(Choice *c, const char *otherwise, bool may_share)
 {
     const Names *repeats = &c->m->repeats;
     const char *batch = c->m->inputs ? c->m->batch : NULL;
     const DimSet experts = batch ? experts_of(c) : 0, sequences = attended_in(c);
-    const bool shares_copies = repeats->count && c->m->copies > 1 && !has_means_of_copies(c->m);
+    const bool shares_copies = may_share && repeats->count && c->m->copies > 1 && !has_means_of_copies(c->m);
     if (shares_copies)
         add_axis(c, "pp", false);
     if (batch) {
@@ -362,7 +362,7 @@ static const char *block_of(Choice *c)
                       *c->zero ? arena_text(c->arena, "    zero 1 over %s\n", c->zero) : "");
 }
 
-const char *derive_layout(Arena *arena, const Ast *file, const Module *m)
+const char *derive_layout(Arena *arena, const Ast *file, const Module *m, bool may_share)
 {
     Choice c = {
         .arena = arena, .m = m, .uses = find_dim_uses(arena, file, (Module *)m), .mesh = "", .rules = "", .zero = ""
@@ -373,6 +373,6 @@ const char *derive_layout(Arena *arena, const Ast *file, const Module *m)
     if (!c.chosen)
         choose_carried(&c);
     choose_tables(&c);
-    add_axes(&c, sequence ? arena_text(arena, " else %s", sequence) : "");
+    add_axes(&c, sequence ? arena_text(arena, " else %s", sequence) : "", may_share);
     return *c.mesh ? block_of(&c) : NULL;
 }

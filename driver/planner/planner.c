@@ -30,10 +30,10 @@ static const char *text_without(Arena *arena, const Source *source, const Ast *p
 }
 
 /* Of a model without a layout: what can be split, as a block of its own. */
-static bool derive(Planner *p, const Ast *file, Module *m)
+static bool derive(Planner *p, const Module *m, bool may_share)
 {
     Source *source = NEW(p->arena, Source);
-    const char *block = derive_layout(p->arena, file, m);
+    const char *block = derive_layout(p->arena, p->file, m, may_share);
     if (!block)
         return run_failed(p->run, "%s has nothing that ranks can split", p->run->source.path);
     *source = (Source){ "<derived>", block, (int)strlen(block) };
@@ -58,6 +58,32 @@ static bool read_number(Run *run, const char *option, const char *said, int64_t 
 static const char *target_of(const Options *o, const Machine *machine)
 {
     return o->target ? o->target : is_said(machine, LINE_elementwise) ? "c" : "cuda";
+}
+
+/* Can a schedule have two micro-batches on two ranks that share the copies?  They may need more of each other than a
+ * repeat carries. */
+static bool can_interleave(const Planner *p)
+{
+    Run run = { .trains_alone = true };
+    const char *why;
+    const PlanLayout two = layout_on(p, RECOMPUTE_NONE, 2);
+    const PassOptions passes = { .unchecked = true, .stop_after = "pipeline" };
+    if (!has_schedule(p, &two))
+        return true;
+    Module *m = compile_layout(p, &two, 2, &passes, &run, &why);
+    const bool can = m != NULL;
+    if (m)
+        free_module(m);
+    arena_free(&run.arena);
+    return can;
+}
+
+/* No ranks share copies. */
+static bool derive_again(Planner *p, const Module *m)
+{
+    p->naxes = p->ndims = 0;
+    p->heads = (Names){ 0 };
+    return derive(p, m, false) && read_space(p, m);
 }
 
 static bool read_planner(Planner *p)
@@ -182,8 +208,11 @@ static bool read_model(Planner *p)
         p->rest = text_without(p->arena, &run->source, p->parallel);
     p->mixes = m->mixes;
     p->is_gpu = m->target->is_gpu;
-    bool good = (!m->batch || has_batch(p, &settings)) && (p->parallel || derive(p, p->file, m));
+    const bool has_layout = p->parallel;
+    bool good = (!m->batch || has_batch(p, &settings)) && (has_layout || derive(p, m, true));
     good = good && read_away(p, m) && read_space(p, m);
+    if (good && !has_layout && !p->mixes && !can_interleave(p))
+        good = derive_again(p, m);
     free_module(m);
     if (!good)
         return false;

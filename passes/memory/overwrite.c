@@ -86,10 +86,12 @@ static bool passes_alike(const Op *op, int result, int operand)
 {
     if (result >= op->attrs.carried)
         return operand >= op->attrs.carried;
+    if (result != operand || op->results.at[result]->type.in_flight)
+        return false;
     int times = 0;
     for (int i = 0; i < op->args.count; i++)
         times += arg(op, i) == arg(op, operand);
-    return result == operand && times == 1 && !op->results.at[result]->type.in_flight;
+    return times == 1;
 }
 
 bool may_overwrite(const Module *m, Map *lifetimes, const Op *op, int result, int operand)

@@ -40,7 +40,7 @@ static int derive(Arena *arena, Source *source, Diags *diags, char **names, int 
     Module *m = diags->errors ? NULL : lower_mdl(file, source, &options, diags, NULL);
     if (!m)
         return 1;
-    const char *block = derive_layout(arena, file, m);
+    const char *block = derive_layout(arena, file, m, true);
     fputs(block ? block : "nothing can be split\n", stdout);
     free_module(m);
     return 0;

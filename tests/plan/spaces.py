@@ -55,6 +55,7 @@ SPACES = [
     Space("abreast in stages", "llama", "layers=8 seq=2048", 8, "h100", 32, "pp=2 tp=4 recompute=none microbatch=1 abreast=2", memory=1e15),
     Space("zero of stages, abreast", "llama", "layers=4 seq=2048", 8, "h100", 64, "pp=2 dp=2 tp=2 recompute=selective microbatch=1 chunks=1 abreast=2", memory=1e15),
     Space("abreast in stages, little memory", "llama", LLAMA, 4, PROCESSORS, 16, "pp=2 tp=2 abreast=2", memory=7e6, prunes=True),
+    Space("messages that are packed", "mixtral", "layers=2", 8, "h100", 32, "ep=8 recompute=none microbatch=2", memory=1e15),
     Space("experts abreast", "mixtral", MIXTRAL, 2, "h100", 8, "ep=2 recompute=none abreast=2"),
     Space("messages of zero in stages", "llama", "layers=4 seq=2048", 8, "h100", 16, "pp=2 tp=2 recompute=selective microbatch=1 chunks=1", memory=1e15),
     Space("attention by all means", "llama", LLAMA_2, 2, "a100", 2, "cp=2 zero=3"),

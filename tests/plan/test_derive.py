@@ -244,3 +244,18 @@ def test_random_programs(seed, tmp_path):
         if axis == "pp" and "help: schedule = naive" in done.stderr:  # stages need more of each other than a repeat carries
             done = subprocess.run(list(map(str, [*words, "--schedule=naive"])), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_stages_that_need_more_of_each_other(tmp_path):
+    """A schedule cannot have two micro-batches in stages of this program: mpc plan derives no pipeline."""
+    sys.path.insert(0, str(ROOT / "tests/random"))
+    from generate import generate
+    from printer import program_text
+    path = tmp_path / "m.mdl"
+    path.write_text(without_layout(program_text(generate(424, 0.1))))
+    assert "pp" in axes_of(derived(path))
+    refused = subprocess.run([BUILD / "mpc", "plan", path, "--ranks=2", "--machine=h100", "--keep=pp=2"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "--keep=pp=2: there is nothing of that name" in refused.stderr
+    done = subprocess.run([BUILD / "mpc", "plan", path, "--ranks=4", "--machine=h100", "--write"], capture_output=True, text=True)
+    assert done.returncode == 0 and "; 0 cannot be compiled;" in done.stdout
+    assert "pp" not in axes_of(path.read_text()) and "pipeline" not in path.read_text()

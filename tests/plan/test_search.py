@@ -6,11 +6,14 @@ import sys
 
 import pytest
 
-from spaces import LARGER, SPACES, meshes, plan
+from spaces import LARGER, SPACES, meshes, most_below, plan
 from texts import BUILD, PARALLEL, ROOT, report, run
 
 sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests/published"))
 from cover import ALL  # noqa: E402
+from published import DGX  # noqa: E402
+from reports import sizes  # noqa: E402
 
 STRUCTURE_ERROR = float(re.search(r"#define STRUCTURE_ERROR ([\d.]+)", (ROOT / "driver/planner/planner.h").read_text())[1])
 TRIED = SPACES + (LARGER if ALL else [])
@@ -58,6 +61,31 @@ def test_bounds_of_experts_are_close(keep, share):
     row = plan(ROOT / "examples/deepseek.mdl", "--set=train.batch=4096", "--ranks=2048", "--machine=h200", "--memory=1e15",
                *(f"--keep={kept}" for kept in keep.split()))["best"][0]
     assert share * row["seconds"] <= row["bound"] <= row["seconds"]
+
+
+def test_bounds_know_packing(tmp_path):
+    """Of several sequences, what goes to experts is copied into messages, which takes 2 % of these steps."""
+    space = next(space for space in SPACES if space.name == "messages that are packed")
+    assert most_below(space.plan(tmp_path)) < 0.025
+
+
+def test_bounds_of_memory_know_the_ends():
+    """The embedding is on the first stage, where a backward layer has values of its own."""
+    words = [ROOT / "tests/published/llama.mdl", *sizes(layers=80, seq=8192, vocab=128256, head=128, **DGX["70b"]), "--set=train.batch=64", "--ranks=16",
+             "--machine=h100", "--offload=none", "--json"]
+    words += [f"--keep={kept}" for kept in "pp=4 tp=4 microbatch=1 recompute=full schedule=1f1b".split()]
+    (row,) = json.loads(run(BUILD / "mpc", "plan", *words, "--memory=1e15"))["best"]
+    answer = json.loads(run(BUILD / "mpc", "plan", *words, f"--memory={0.98 * (row['arena_bytes'] + row['beside_bytes'])}", status=1))
+    assert answer["space"]["compiled"] == 0 and answer["space"]["by_a_bound"] == 1
+
+
+def test_zero_2_of_one_micro_batch(tmp_path):
+    """With overlap it is what zero 1 is, and left out unless it is asked for."""
+    words = [ROOT / "examples/gpt2.mdl", "-Dlayers=2", "--ranks=2", "--machine=h100", "--keep=dp=2", "--keep=recompute=none", "--keep=overlap=1", "--exhaustive"]
+    one, several = (plan(*words, f"--set=train.batch={batch}", "--keep=microbatch=2")["space"]["layouts"] for batch in (4, 8))
+    assert (one, several) == (3, 4)
+    first, second = (plan(*words, "--set=train.batch=4", "--keep=microbatch=2", f"--keep=zero={zero}")["best"][0] for zero in (1, 2))
+    assert first["seconds"] == second["seconds"] and first["arena_bytes"] == second["arena_bytes"]
 
 
 def test_bounds_of_memory_know_scratch():
