@@ -31,6 +31,12 @@ typedef struct {
     double share; /* of those of zero: what they take at least, see JOINED_SHARE */
 } LinkTime;
 
+/* Bytes beside all that is kept; with messages that the copy before has started; of what does not grow with sequences.
+ */
+typedef struct {
+    double own, with_flights, of_weights;
+} Scratch;
+
 /* Of the repeats of the pipeline, in the order of the model. */
 typedef struct Block {
     PlanLayout like;
@@ -49,8 +55,7 @@ typedef struct Block {
     double step;              /* seconds of a step of one stage, with all micro-batches */
     double rest;              /* bytes of a rank but what micro-batches save ... */
     double held[MAX_REPEATS]; /* ... of these, of a copy */
-    double scratch;           /* bytes beside these, of a backward action's first copy: of the repeat with least */
-    double with_flights;      /* the same, with messages for which the next copy waits */
+    Scratch least, first;     /* of a backward action's first copy: of the repeat with least, and of the first one */
     double at_head;           /* bytes beside these, between forward and backward pass: of one micro-batch ... */
     double at_heads;          /* ... and of several, which add gradients to their sums in place */
     struct Block *next;

@@ -37,13 +37,25 @@ static void note_saved(const Parts *parts, const SizedItem *loop)
     b->handed_on = fmax(b->handed_on, sum_of(parts->sizing, loop->sum[SUM_CARRIED]));
 }
 
+static double bytes_of_weights(const Parts *parts, Range terms)
+{
+    double bytes = 0;
+    for (int i = 0; i < terms.count; i++)
+        if (!parts->s->term[terms.first + i].scale.grows)
+            bytes += sum_of(parts->sizing, (Range){ terms.first + i, 1 });
+    return bytes;
+}
+
 static void note_scratch(const Parts *parts, const SizedItem *loop)
 {
-    const double bytes = sum_of(parts->sizing, loop->sum[SUM_SCRATCH]);
-    const double all = bytes + sum_of(parts->sizing, loop->sum[SUM_FLIGHTS]);
     Block *b = parts->block;
-    b->scratch = b->scratch > 0 ? fmin(b->scratch, bytes) : bytes;
-    b->with_flights = b->with_flights > 0 ? fmin(b->with_flights, all) : all;
+    Scratch scratch = { .own = sum_of(parts->sizing, loop->sum[SUM_SCRATCH]) };
+    scratch.with_flights = scratch.own + sum_of(parts->sizing, loop->sum[SUM_FLIGHTS]);
+    scratch.of_weights = bytes_of_weights(parts, loop->sum[SUM_SCRATCH]);
+    if (b->first.own <= 0)
+        b->first = b->least = scratch;
+    b->least = (Scratch){ fmin(b->least.own, scratch.own), fmin(b->least.with_flights, scratch.with_flights),
+                          fmin(b->least.of_weights, scratch.of_weights) };
 }
 
 static double saved_by_loops(const Parts *parts, Range items)

@@ -61,6 +61,17 @@ static void add_type(void *context, const Type *type)
     add_term(adding->r, adding->sum, (double)local_bytes(adding->r->m, type), scale_of_type(adding->r, type));
 }
 
+/* On the rank of the item that is read: others may have no part of it. */
+static void add_type_on(void *context, const Type *type)
+{
+    const Adding *adding = context;
+    Reader *r = adding->r;
+    const double whole = (double)local_bytes(r->m, type);
+    const double own = r->m->kind_axis < 0 ? whole : (double)part_bytes(r->m, type, r->item[r->read - 1].rank);
+    if (own > 0)
+        add_term(r, adding->sum, own, scale_of_type(r, type));
+}
+
 static bool is_close(double a, double b) { return fabs(a - b) <= 0.01 * fmax(fabs(a), fabs(b)); }
 
 /* A sum with other sizes. */
@@ -130,11 +141,11 @@ static void read_bytes(Reader *r, SizedItem *to, const CostItem *item, const Cos
 {
     const Type *table = item->bytes > 0 ? picked_table(item->op) : NULL;
     if (item->bytes > 0)
-        visit_moved(r->m, item->op, add_type, &(Adding){ r, &to->sum[SUM_BYTES] });
+        visit_moved(r->m, item->op, add_type_on, &(Adding){ r, &to->sum[SUM_BYTES] });
     if (table)
-        add_type(&(Adding){ r, &to->sum[SUM_TABLE] }, table);
+        add_type_on(&(Adding){ r, &to->sum[SUM_TABLE] }, table);
     for (int i = 0; i < item->op->results.count; i++)
-        add_type(&(Adding){ r, &to->sum[SUM_WRITTEN] }, &item->op->results.at[i]->type);
+        add_type_on(&(Adding){ r, &to->sum[SUM_WRITTEN] }, &item->op->results.at[i]->type);
     r->s->is_irregular |= !is_close(probed_bytes(r, to, NULL), item->bytes);
     for (int i = 0; i < r->probes; i++)
         r->s->is_irregular |= !is_close(probed_bytes(r, to, &r->probe[i]), other[i]->bytes);
@@ -221,10 +232,11 @@ static void read_packing(Reader *r, SizedItem *to, const SentTensor *sent, const
 static void read_message(Reader *r, SizedItem *to, const CostItem *item, const CostItem *const *other)
 {
     const Op *op = item->op;
+    const int rank = r->item[r->read - 1].rank;
     for (int i = 0; i < item->tensors && op; i++, op = op->next) {
         const Type *from = &arg(op, 0)->type, *result = &op->results.at[0]->type;
         const Type *larger = local_bytes(r->m, from) > local_bytes(r->m, result) ? from : result;
-        const double volume = message_item(r->m, r->arena, op, 0).volume;
+        const double volume = message_item(r->m, r->arena, op, rank).volume;
         const int repeat = repeat_of_type(r, from);
         add_term(r, &to->sum[SUM_VOLUME], volume, scale_of_type(r, larger));
         if (repeat >= 0 && item->volume > 0)
@@ -312,9 +324,9 @@ Range read_items(Reader *r, const CostList *list)
     const Range range = { s->items, list->count };
     s->item = room_for(r->arena, s->item, sizeof *s->item, s->items, list->count, &r->item_room);
     s->items += list->count;
-    for (int i = 0; i < list->count && !s->is_irregular; i++) {
+    for (int i = 0; i < list->count && (r->is_fixed || !s->is_irregular); i++) {
         read_item(r, &s->item[range.first + i], &list->item[i]);
-        if (list->item[i].kind == ITEM_REPEAT && !s->is_irregular) {
+        if (list->item[i].kind == ITEM_REPEAT && (r->is_fixed || !s->is_irregular)) {
             const Range within = read_items(r, list->item[i].body); /* it may move the items */
             s->item[range.first + i].body = within;
         }

@@ -15,6 +15,14 @@ typedef struct {
     Map returned;   /* values */
 } Lives;
 
+/* What a started message takes stays until it has gone, unless it arrives in the same place. */
+static void note_gone(Lives *lives, const Op *wait, intptr_t number)
+{
+    const Op *start = arg(wait, 0)->def;
+    if (start && start->attrs.started && !(info(start)->traits & IN_PLACE))
+        map_put(&lives->last, shown_by(arg(start, 0)), (void *)number);
+}
+
 static Lives lives_of(const Module *m, const Func *f, Arena *arena)
 {
     Lives lives = { .m = m, .f = f, .last.arena = arena, .sent.arena = arena, .returned.arena = arena };
@@ -24,6 +32,8 @@ static Lives lives_of(const Module *m, const Func *f, Arena *arena)
             map_put(&lives.last, shown_by(arg(op, i)), (void *)lives.count);
         if (info(op)->traits & SENDS)
             map_put(&lives.sent, shown_by(arg(op, 0)), (void *)op);
+        if (info(op)->traits & WAITS)
+            note_gone(&lives, op, lives.count);
     }
     for (int i = 0; i < f->results.count; i++)
         map_put(&lives.returned, shown_by(f->results.at[i]), (void *)f);

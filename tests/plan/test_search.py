@@ -63,6 +63,13 @@ def test_bounds_of_experts_are_close(keep, share):
     assert share * row["seconds"] <= row["bound"] <= row["seconds"]
 
 
+def test_bounds_of_divided_actions_are_close():
+    """What only the last stage has, as sums of labels, has no bytes on the first one."""
+    (row,) = plan(ROOT / "examples/bert.mdl", "--set=train.batch=32", "--ranks=2", "--machine=h100", "--keep=pp=2", "--keep=microbatch=4", "--keep=recompute=none",
+                  "--keep=schedule=zb", "--keep=chunks=2", "--exhaustive")["best"]
+    assert 0.85 * row["seconds"] <= row["bound"] <= row["seconds"]
+
+
 def test_bounds_know_packing(tmp_path):
     """Of several sequences, what goes to experts is copied into messages, which takes 2 % of these steps."""
     space = next(space for space in SPACES if space.name == "messages that are packed")
