@@ -22,8 +22,8 @@ static CopyBytes bytes_by(const Planner *p, const PlanLayout *layout, const Bloc
     return bytes;
 }
 
-/* Between the forward and the backward pass, while all is saved: of ranks that share sequences, some of it has gone by
- * then.  In a pipeline that is on the last stage; what micro-batches keep has its memory all the time. */
+/* Between the forward and the backward pass, while all is saved.  In a pipeline that is on the last stage; what
+ * micro-batches keep has its memory all the time. */
 static double bytes_at_head(const Planner *p, const PlanLayout *layout, const Block *b)
 {
     return micro_batches(p, layout) > 1 ? b->at_heads : b->at_head;
