@@ -174,6 +174,8 @@ static void order_op(SentOrder *s, Func *f, Op *op)
                                            : info(op)->traits & POSITIONAL && !keeps_positions(s, &x->type, given));
     if (is_other)
         op->args.at[0] = in_order_of(s, f, op, arg(op, 0), given);
+    for (int i = 1; info(op)->traits & JOINS && i < op->args.count; i++)
+        op->args.at[i] = in_order_of(s, f, op, arg(op, i), &x->type);
 }
 
 static void order_func(SentOrder *s, Func *f)

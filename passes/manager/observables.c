@@ -56,8 +56,10 @@ static double scalar_for(const Run *run, PortKind kind)
         return 12345 + run->step;
     case PORT_LEARNING_RATE:
         return 0.01 / (1 + run->step);
-    case PORT_POSITION:
-        return (double)(longest_input(run->m)->type.dim[longest_input(run->m)->type.rank - 1].size / 2);
+    case PORT_POSITION: {
+        const Type *type = &longest_input(run->m)->type; /* [batch, S], or [batch]: of one token */
+        return type->rank > 1 ? (double)(type->dim[type->rank - 1].size / 2) : 0;
+    }
     case PORT_PENDING:
         return run->step;
     case PORT_LOSS_SCALE:

@@ -235,6 +235,9 @@ KINDS = {
     "written_on_stages": Kind("a body that one stage calls is taken for one that writes on all", "_ writes _ over _, which is still read", drawn=False, later=True),
     "gradient_as_state": Kind("with just_in_time, new state that is the gradient itself is read before it is computed", "is used before it is defined", drawn=False, later=True),
     "nine_dims": Kind("operands and results of eight dims have nine together, and a layout is read where there is none", "hang|crash|signal", drawn=False, later=True),
+    "joined_orders": Kind("concat of operands of which a message's order turns one", "refused: .*differ in more than", drawn=False, later=True),
+    "predicted_row": Kind("--verify-passes: a prediction of one token is asked for its second position", "verifier: .*index N on rank N", drawn=False,
+                          later=True),
     "rename_padded": Kind("refused with a remedy, and rightly so", "declare both _ alike", drawn=False),
 }
 
