@@ -35,20 +35,20 @@ MANY_DIMS = """
 dim batch
 dim seq = 1
 dim vocab = 1
-dim a9 = 2
-dim b9 = 2
-dim c9 = 1
-dim d9 = 2
-dim e9 = 2
-dim f9 = 4
-dim g9 = 8
-dim h9 = 4
-dim i9 = 2
+dim aa9 = 2
+dim bb9 = 2
+dim cc9 = 1
+dim dd9 = 2
+dim ee9 = 2
+dim ff9 = 4
+dim gg9 = 8
+dim hh9 = 4
+dim ii9 = 2
 model m {
     input tokens : i32[batch, seq]
-    param table9 : [vocab, a9, b9, c9, d9, e9, f9] = uniform(-1.2, 1.2)
-    x9 = merge(tanh(table9[vocab = tokens]), (e9, f9) -> g9)
-    y9 = split(x9, g9 -> (h9, i9))
+    param table9 : [vocab, aa9, bb9, cc9, dd9, ee9, ff9] = uniform(-1.2, 1.2)
+    x9 = merge(tanh(table9[vocab = tokens]), (ee9, ff9) -> gg9)
+    y9 = split(x9, gg9 -> (hh9, ii9))
     loss 0.25 * mean(square(y9))
 }
 train {

@@ -108,19 +108,19 @@ class Expectation:
             return Outcome("unusable", unusable)
         return found
 
-    def compare(self, log, saved, first=0, is_whole=True, outputs=None):
+    def compare(self, log, saved, first=0, is_whole=True, outputs=None, sampled=None):
         """An outcome for the log of steps from `first` on, for the evaluation of all sequences or of a batch of them, and for
-        the parameters and outputs after the last step."""
-        return self.sure(self.compare_all(log, saved, first, is_whole, outputs or {}))
+        the parameters, outputs and the sampled token after the last step."""
+        return self.sure(self.compare_all(log, saved, first, is_whole, outputs or {}, sampled))
 
-    def compare_all(self, log, saved, first, is_whole, outputs):
+    def compare_all(self, log, saved, first, is_whole, outputs, sampled):
         if [entry["step"] for entry in log] != list(range(first + 1, len(self.exact.losses) + 1)):
             return Outcome("wrong", "the log lacks steps", str(log))
         for entry in log:
             wrong = self.compare_step(entry, entry["step"] - 1)
             if wrong:
                 return wrong
-        return self.compare_evaluation(log[-1], int(is_whole)) or self.compare_outputs(outputs) or self.compare_parameters(saved)
+        return self.compare_evaluation(log[-1], int(is_whole)) or self.compare_outputs(outputs) or self.compare_sampled(sampled) or self.compare_parameters(saved)
 
     def compare_outputs(self, found):
         if set(found) != set(self.exact.outputs):
@@ -136,6 +136,16 @@ class Expectation:
             if not self.allows(difference, of):
                 return Outcome("wrong", "an output", f"{name} is off by {difference:.3g} (tolerance {self.tolerance(of):.2g})")
         return None
+
+    def compare_sampled(self, token):
+        """The most likely one, of those that rounding leaves."""
+        logits = self.exact.logits
+        if logits is None or not np.isfinite(logits).all() or np.max(np.abs(logits)) > LARGEST:
+            return None
+        of = lambda run: run.logits  # noqa: E731
+        if token is not None and 0 <= token < len(logits) and self.allows(float(np.max(logits) - logits[token]) / 2, of):
+            return None
+        return Outcome("wrong", "a sampled token", f"{token}, PyTorch {int(np.argmax(logits))} of logits {logits} (tolerance {self.tolerance(of):.2g})")
 
     def compare_evaluation(self, entry, which):
         expected, found = self.exact.evaluations[which], entry.get("eval_loss", "not there")

@@ -52,6 +52,7 @@ class Evaluation:
         self.largest = 0.0  # of all values; infinite also where one is no number
         self.elements = 0  # of the largest tensor
         self.outputs = {}  # name: what the records have
+        self.predicted = []  # (labels, logits, dim) where the labels are an input, outside of repeats and scans
         self.fits = {}  # input: the smallest dim that its tokens index
 
     def loss(self, values=None):
@@ -430,6 +431,8 @@ class Evaluation:
         logits, labels = self.tensor(e.arguments[0], values, place), self.as_tensor(self.expression(e.arguments[1], values, place), "i32")
         dim = e.arguments[2].name
         self.note_fit(labels, logits.size(dim))
+        if place.key == self.key and any(labels.data is data for data in self.inputs.values()):
+            self.predicted.append((labels, logits, dim))
         return tensors.cross_entropy(logits, labels, dim, self.keyword(e, "ignore", -100))
 
     def call_attend(self, e, values, place):

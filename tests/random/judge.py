@@ -190,7 +190,7 @@ class Judge:
                 return Outcome("unusable", expected.too_large())
             log = [{**entry, "grad_norm": expected.exact.norms[entry["step"] - 1]} if entry["grad_norm"] is None else entry
                    for entry in log]
-        return expected.compare(log, self.workplace.saved(), 0, is_whole(done), self.workplace.outputs())
+        return expected.compare(log, self.workplace.saved(), 0, is_whole(done), self.workplace.outputs(), self.workplace.sampled(done))
 
     def unfinished(self, done, expected):
         """A trainer that did not end well; status 3 says that its numbers are none."""
@@ -213,7 +213,7 @@ class Judge:
         if done.status != 0:
             return self.unfinished(done, expected)
         log = self.workplace.log()[-1:]
-        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1, is_whole(done), self.workplace.outputs())
+        return expected.compare(log, self.workplace.saved(), reference.STEPS - 1, is_whole(done), self.workplace.outputs(), self.workplace.sampled(done))
 
 
 def read_case(path, seed=None, options=()):

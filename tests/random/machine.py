@@ -126,6 +126,7 @@ class Workplace:
         if start is not None:
             self.data = self.written(start.data, "")
             self.evaluation = self.written(start.evaluation, "eval.")
+            self.prompt = " ".join(map(str, start.prompt))
             write_safetensors(self.folder / "start.safetensors", start.weights)
 
     def written(self, data, prefix):
@@ -192,6 +193,7 @@ class Workplace:
         said += ["--load", load] if load else []
         shutil.rmtree(self.folder / "outputs", ignore_errors=True)
         said += ["--outputs", "outputs"] if self.has_outputs else []
+        said += ["--sample", 1, "--temperature", 0, "--prompt", self.prompt] if self.prompt else []
         said += [word for name in self.evaluation for word in ("--eval-data", name)] if self.is_fed else []
         environment = {"OMP_NUM_THREADS": str(how.threads)}
         if how.target == "cuda":
@@ -223,6 +225,11 @@ class Workplace:
 
     def outputs(self):
         return {path.stem: np.load(path) for path in (self.folder / "outputs").glob("*")}
+
+    def sampled(self, done):
+        """The token behind the prompt, or None."""
+        said = re.search(rf"^{self.prompt} (\d+)$", done.output, re.M)
+        return int(said[1]) if self.prompt and said else None
 
     def saved(self):
         """The parameters of the checkpoint, and their means."""

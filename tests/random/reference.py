@@ -13,6 +13,7 @@ import torch
 
 import optimizers
 import philox
+import sampling
 import tensors
 from blocks import expanded
 from constants import called, known_numbers, number_of, setting
@@ -209,6 +210,7 @@ class Start:
     matrices: dict  # of each: the positions of its dims in `in`, and of those in `out`
     evaluated: int  # sequences or records to evaluate: a batch, and a part of another
     evaluation: object  # the data that have just these
+    prompt: list  # of what is sampled; empty: nothing is
 
 
 def start_of(program, seed, own_weights=False, defined=()):
@@ -234,8 +236,10 @@ def start_of(program, seed, own_weights=False, defined=()):
     of_plain = matrices(program, settings.known, evaluation.shared)
     data = drawn_data(program, zeros, evaluation.fits, draw)
     evaluated = settings.batch + int(np.random.default_rng([seed, 1]).integers(min(settings.batch - 1, 1), settings.batch))
+    is_sampled = sampling.predicts(program, evaluation, takes_records(program))
+    prompt = sampling.drawn_prompt(data, length_of(program, sizes), np.random.default_rng([seed, 2])) if is_sampled else []
     return Start(data, weights, decays, set(weights) - trained, {name: of_plain[plain_name(name)] for name in weights}, evaluated,
-                 first_of(program, data, evaluated, sizes))
+                 first_of(program, data, evaluated, sizes), prompt)
 
 
 def plain_name(name):
@@ -267,6 +271,7 @@ class Run:
     weights: dict = field(default_factory=dict)  # and their means
     evaluations: list = field(default_factory=list)  # of the first batch, and of all to evaluate, after the last step
     outputs: dict = field(default_factory=dict)      # of all to evaluate, after the last step
+    logits: object = None                            # of the token after the prompt, after the last step
     largest: float = 0.0                             # of all values of the model
     elements: int = 0                                # of its largest tensor
 
@@ -314,6 +319,15 @@ class Trainer:
         count = self.start.evaluated
         once, twice = (float(self.loss(0, False, count, times).detach()) for times in (1, 2))
         return once - (twice - once) * (1 - self.settings.batch / count)
+
+    def logits(self):
+        """Of the token after the prompt."""
+        s, prompt = self.settings, self.start.prompt
+        length = length_of(self.program, s.known)
+        fed = sampling.prompted(self.program, input_shifts(self.program), prompt, length)
+        evaluation = Evaluation(self.program, s.known, 1, fed, lambda name, *_: self.weights[name], 0, self.rounding, self.dtype, drops=False)
+        evaluation.loss()
+        return sampling.next_logits(evaluation, prompt, length)
 
     def gradient(self, step):
         """The loss, and the gradient of each trained weight: None where the loss does not depend on it."""
@@ -371,6 +385,7 @@ def train(program, start, rounding=tensors.EXACT, skipped=(), defined=(), dtype=
     if trainer.outputs:
         trainer.loss(0, False, start.evaluated)
         run.outputs = {name: value.numpy() for name, value in trainer.outputs.items()}
+    run.logits = trainer.logits() if start.prompt else None
     run.largest, run.elements = trainer.largest, trainer.elements
     run.weights = {name: w.detach().numpy() for name, w in trainer.weights.items()}
     begun = trainer.updates > 0  # else the trainer's means have no values yet
