@@ -393,7 +393,7 @@ void read_layout(Lower *l)
     l->data_ranks = l->declared_ranks = count_ranks(l->m, of_batch);
     for (int i = 0; i < p->naxes; i++)
         if (of_batch >> p->axis[i].first & ((1u << p->axis[i].count) - 1))
-            l->declared_ranks = l->declared_ranks / p->axis[i].size * p->axis[i].declared;
+            l->declared_ranks = l->declared_ranks * p->axis[i].declared / p->axis[i].size; /* or its part */
     read_policies(p);
     l->shrunk_copies = l->options->shrink ? shrunk_copies(p) : 0;
 }

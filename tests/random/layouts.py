@@ -239,7 +239,7 @@ class Layout:
             chosen += [d for d in self.attended_dims(causal_only=draw.random() < 0.7) if d not in chosen]
         dims = [d for d in chosen if self.divide(d, size)]
         if draw.random() < 0.15:
-            pair = self.pair(size)
+            pair = (is_fed and self.pair_with_batch(size)) or self.pair(size)
             dims = [pair] if pair else dims
         if not dims:
             return None
@@ -255,6 +255,17 @@ class Layout:
         chosen = self.draw.choice(pairs)
         self.split.update(dict.fromkeys(chosen, size))
         return chosen
+
+    def pair_with_batch(self, size):
+        """(g, batch), where the batch takes the rest, or nothing."""
+        firsts = [d for d in self.present() if d not in self.split and d not in self.scanned() and "batch" not in self.split and
+                  size % stored(self.program, self.known, d) == 0 and
+                  self.data in (None, size // stored(self.program, self.known, d))]
+        if not firsts or self.draw.random() < 0.6:
+            return None
+        first = self.draw.choice(firsts)
+        self.split |= {first: size, "batch": size // stored(self.program, self.known, first)}
+        return first, self.program.batch_dim
 
     def otherwise(self, dims, size):
         named = {name for d in dims for name in ([d] if isinstance(d, str) else d)}
