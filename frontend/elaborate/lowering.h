@@ -273,7 +273,8 @@ typedef struct OtherText {
 } OtherText;
 void enter_other_text(Lower *l, OtherText *elsewhere, const char *what, const char *text);
 void leave_other_text(Lower *l, OtherText *elsewhere);
-const char *quoted(Lower *l, const Ast *ast); /* "'adam'", or "this" */
+const char *quoted(Lower *l, const Ast *ast);        /* "'adam'", or "this" */
+const char *unquoted_help(Lower *l, const Ast *ast); /* for a text where a word is needed; else NULL */
 
 /* --- Dims and types by name -------------------------------------------------------------------- */
 

@@ -34,6 +34,11 @@ const char *type_words(Lower *l, const Type *type)
 
 const char *quoted(Lower *l, const Ast *ast) { return ast->name ? arena_text(l->arena, "'%s'", ast->name) : "this"; }
 
+const char *unquoted_help(Lower *l, const Ast *ast)
+{
+    return ast->kind == A_STRING ? arena_text(l->arena, "without quotes: %s", ast->name) : NULL;
+}
+
 /* "in attention[seq, embed], called at 30:9": of a block over dims; else NULL */
 static const char *instance_text(Lower *l)
 {

@@ -100,12 +100,24 @@ static const char *operator_habit(const char *text, int at)
 
 bool brace_below(const char *text, int at) { return text[at] == '\n' && text[skip_blanks(text, at + 1)] == '{'; }
 
-/* A sign in a line of the layout or between [ ] that another one should precede or follow. */
+/* Is it `name =`? */
+static bool is_assigned_at(const char *text, int at)
+{
+    const int start = skip_blanks(text, at), length = word_length(text + start),
+              after = skip_blanks(text, start + length);
+    return length && text[after] == '=' && text[after + 1] != '=';
+}
+
+/* A sign in a line of the layout or of a setting, or between [ ], that another one should precede or follow. */
 static const char *sign_habit(const char *text, int at, const char *first, int length)
 {
     const char *over = strstr(first, " over ");
     if (text[at] == ',' && length == 5 && !strncmp(first, "shard", 5) && over && over < text + at)
         return "a line for each axis: shard d over a, and below it shard d over b";
+    if (text[at] == ',' && is_assigned_at(text, at + 1))
+        return "a line for each: a statement ends with its line";
+    if (text + at > first && length == 5 && !strncmp(first, "group", 5) && isalpha((unsigned char)text[at]))
+        return "names of parameters stand in quotes: group \"wte, *.bias\" (lr = 1e-4)";
     if (!strncmp(text + at, "->", 2) && text[before_blanks(text, at) - 1] == ':')
         return "a range has an end: x[d = 2 : d -> e]";
     if (text[at] == '(' && first == text + at)
@@ -130,7 +142,7 @@ const char *syntax_habit(const char *text, int at)
     const char *sign = operator_habit(text, at), *help = sign ? sign : bracket_habit(text, at);
     const int start = line_start(text, at), length = word_length(text + start), here = word_length(text + at);
     const int after = skip_blanks(text, start + length);
-    const bool is_assigned = text[after] == '=' && text[after + 1] != '=';
+    const bool is_assigned = is_assigned_at(text, start);
     help = help ? help : sign_habit(text, at, text + start, length);
     help = help ? help : missing_habit(text, at, text + start, length);
     if (!help && after == at && is_assigned)

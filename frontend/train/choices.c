@@ -17,7 +17,8 @@ const char *read_choice_name(Lower *l, Choice *choice, const char *otherwise)
         if (strcmp(choice->names[i], name) == 0)
             choice->name = choice->names[i];
     }
-    const char *help = help_with(l->arena, choice->idioms, &near);
+    const char *quotes = ast ? unquoted_help(l, ast) : NULL;
+    const char *help = quotes ? quotes : help_with(l->arena, choice->idioms, &near);
     enter_origin(l, choice->said, &elsewhere);
     if (!choice->name)
         complain(l,

@@ -212,7 +212,7 @@ static void read_precision(Reader *r)
         add_setting(l, "train.precision", name, "", from_text(l, said));
         return;
     }
-    const char *help = did_you_mean(l->arena, &near);
+    const char *quotes = unquoted_help(l, said->value), *help = quotes ? quotes : did_you_mean(l->arena, &near);
     enter_origin(l, said, &elsewhere);
     complain(l, (Where){ .at = said->value->loc, .help = help ? help : "fp32, bf16, fp16 or fp8" },
              "%s is not a valid precision", quoted(l, said->value));

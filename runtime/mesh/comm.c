@@ -184,24 +184,36 @@ static const char *find_launched(void)
     return NULL;
 }
 
-static const char *why_alone(void)
+/* --rank or --master, which number the ranks over TCP, or NULL. */
+static const char *find_place(int argc, char **argv)
 {
-    const char *launched = find_launched();
+    for (int i = 1; i < argc; i++)
+        if (!strncmp(argv[i], "--rank", 6) || !strncmp(argv[i], "--master", 8))
+            return argv[i];
+    return NULL;
+}
+
+static const char *why_alone(const Rt *rt, int argc, char **argv)
+{
+    const char *launched = find_launched(), *place = rt->program->comm->takes_place ? NULL : find_place(argc, argv);
+    if (place)
+        return rt_text("runs (%.*s is for trainers compiled with --comm=tcp)", (int)strcspn(place, "="), place);
     return launched ? rt_text("runs (%s is %s, so a launcher of another MPI started it?)", launched, getenv(launched))
                     : "runs (was it started without a launcher?)";
 }
 
-static void check_ranks(const Rt *rt, const char *command)
+static void check_ranks(const Rt *rt, int argc, char **argv)
 {
     const char *launcher = rt->program->comm->takes_place ? "torchrun --no_python --nproc_per_node=" : "mpirun -n ";
+    const char *command = argv[0];
     int wanted = 1;
     for (int i = 0; i < rt->program->naxes; i++)
         wanted *= rt->program->axes[i].size;
     if (rt->ranks != wanted)
         rt_fail("%s was compiled for %d ranks (%s), but %d %s: start it with '%s%d %s ...', or compile it for another "
                 "mesh",
-                command, wanted, mesh_text(rt->program), rt->ranks, rt->ranks == 1 ? why_alone() : "run", launcher,
-                wanted, command);
+                command, wanted, mesh_text(rt->program), rt->ranks, rt->ranks == 1 ? why_alone(rt, argc, argv) : "run",
+                launcher, wanted, command);
 }
 
 /* Rejects a launcher that starts several processes of a one-rank program: each would train the same. */
@@ -257,7 +269,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     if (comm->launched_ranks) { /* before open, which would wait for missing ranks */
         rt->ranks = comm->launched_ranks(*argc, *argv);
         rt->rank = comm->launched_as(*argc, *argv);
-        check_ranks(rt, (*argv)[0]);
+        check_ranks(rt, *argc, *argv);
         rt_error_ranks(rt);
     }
     RtRank own = comm->open(argc, argv);
@@ -266,7 +278,7 @@ void rt_comm_open(Rt *rt, int *argc, char ***argv)
     rt->local_rank = own.local_rank;
     rt->local_ranks = own.local_ranks;
     rt_error_ranks(rt);
-    check_ranks(rt, (*argv)[0]);
+    check_ranks(rt, *argc, *argv);
     rt->mesh = rt_allocate(1, sizeof *rt->mesh);
     rt->mesh->world = form_world(rt);
     rt->waiting.timeout = rt_options_timeout(*argc, *argv); /* until the options are read */

@@ -22,7 +22,8 @@ def four(compiled):
 
 def test_wrong_number_of_ranks(four, refused, tmp_path):
     for command, said in [(mpirun(3, four.program), "3 run:"), (mpirun(8, four.program), "8 run:"),
-                          ([four.program], "1 runs (was it started without a launcher?):")]:
+                          ([four.program], "1 runs (was it started without a launcher?):"),
+                          ([four.program, "--rank", 0], "1 runs (--rank is for trainers compiled with --comm=tcp):")]:
         stderr = start([*command, "--steps", 0], tmp_path, 1).stderr
         errors = [line for line in stderr.splitlines() if "error: " in line]
         assert errors == [f"error: {four.program} was compiled for 4 ranks (dp=2,tp=2), but {said} start it with 'mpirun "
