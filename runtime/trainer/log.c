@@ -39,6 +39,7 @@ static double step_of(const char *line)
 typedef struct {
     off_t kept;   /* bytes of the lines of steps up to that one */
     int64_t line; /* number of the first line, from 1, that is not a log line and not the last; 0: none */
+    double last;  /* the step of the last line */
 } Look;
 
 static Look look_at(FILE *file, int64_t step)
@@ -53,6 +54,7 @@ static Look look_at(FILE *file, int64_t step)
             look.line = number;
             break;
         }
+        look.last = of >= 0 ? of : look.last;
         keeps = keeps && of >= 0 && of <= (double)step && strchr(line, '\n');
         look.kept = keeps ? ftello(file) : look.kept;
     }
@@ -60,10 +62,20 @@ static Look look_at(FILE *file, int64_t step)
     return look;
 }
 
-/* The number of bytes of the file to keep. */
-static off_t bytes_kept(const char *path, int64_t step, bool overwrite)
+/* Has it no steps beyond `step`? */
+static bool ends_by(const char *path, int64_t step)
 {
-    if (step == 0 && !overwrite)
+    FILE *file = fopen(path, "r");
+    const Look look = file ? look_at(file, step) : (Look){ 0 };
+    if (file)
+        fclose(file);
+    return !look.line && look.last <= (double)step;
+}
+
+/* The number of bytes of the file to keep. */
+static off_t bytes_kept(const char *path, int64_t step, int64_t unsaved, bool overwrite)
+{
+    if (step == 0 && !overwrite && !(unsaved && ends_by(path, unsaved)))
         rt_outputs_keep(path, "--log", "this run begins at step 0: give another name");
     FILE *file = step > 0 ? fopen(path, "r") : NULL;
     if (!file)
@@ -90,7 +102,7 @@ static bool write_text(const RtLog *log, const char *text)
     return true;
 }
 
-RtLog rt_log_open(const char *path, int64_t step, bool overwrite)
+RtLog rt_log_open(const char *path, int64_t step, int64_t unsaved, bool overwrite)
 {
     RtLog log = { .path = path };
     if (!path)
@@ -102,7 +114,7 @@ RtLog rt_log_open(const char *path, int64_t step, bool overwrite)
     bool is_regular = S_ISREG(info.st_mode);
     if (is_regular)
         rt_lock_file(log.file, path, "--log");
-    off_t kept = is_regular ? bytes_kept(path, step, overwrite) : 0;
+    off_t kept = is_regular ? bytes_kept(path, step, unsaved, overwrite) : 0;
     if (!write_text(&log, " ")) /* ignored before a JSON object; removed from a regular file at once */
         refuse(path);
     if (is_regular && ftruncate(log.file, kept))

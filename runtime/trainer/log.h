@@ -58,8 +58,8 @@ typedef struct {
 
 /* Opens --log and writes to it once, to detect a full disk now.  Removes the lines of steps after `step`, which the run
  * will repeat.  Ends the trainer if that would remove anything else: any content for a fresh run (step 0), unless
- * `overwrite`. */
-RtLog rt_log_open(const char *path, int64_t step, bool overwrite);
+ * `overwrite`, or it ends by step `unsaved`: up to there a run may have come that left no checkpoint. */
+RtLog rt_log_open(const char *path, int64_t step, int64_t unsaved, bool overwrite);
 
 /* If a line cannot be written, sets `failure` and ends the log, so that the run can be saved before it ends. */
 void rt_log_step(RtLog *log, const RtStepReport *report);

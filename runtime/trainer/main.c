@@ -355,7 +355,9 @@ static void open_outputs(RtRun *run)
     }
     rt_best_open(run);
     rt_trace_open(&run->rt, options->trace, first_traced(run), options->trace_steps);
-    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, options->overwrite);
+    const int64_t unsaved =
+        options->resume ? 2 * options->save_every : 0; /* a save is done before the next one begins */
+    run->log = rt_log_open(is_first ? options->log : NULL, run->begun_at, unsaved, options->overwrite);
     rt_watched_open(run);
     rt_outputs_need_files(options);
 }

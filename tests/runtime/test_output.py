@@ -99,6 +99,18 @@ def test_log_of_a_fresh_run_replaces_the_old_one_where_it_may(run, refused, tmp_
     assert [line["step"] for line in read_log(tmp_path / "log")] == [1, 2, 3]
 
 
+def test_log_of_a_run_that_has_saved_nothing_does_not_stop_the_next_one(run, refused, tmp_path, data):
+    """As a node that fails before the first checkpoint leaves it; steps that such a run cannot have done are kept."""
+    again = ["--data", "data.txt", "--steps", 3, "--log", "log", "--save", "a", "--resume"]
+    run("--data", "data.txt", "--steps", 8, "--log", "log")
+    for every in ([], ["--save-every", 3]):
+        assert "log: the file already exists" in refused(*again, *every)
+    with open(tmp_path / "log", "a") as log:
+        log.write('{"step": 9, "lo')
+    run(*again, "--save-every", 4)
+    assert [line["step"] for line in read_log(tmp_path / "log")] == [1, 2, 3]
+
+
 def test_log_of_a_resumed_run_has_each_step_once(run, tmp_path, data):
     run("--data", "data.txt", "--steps", 4, "--save", "a")
     run("--data", "data.txt", "--steps", 7, "--log", "log")
