@@ -11,12 +11,17 @@ def shifted_inputs(program):
     return {s.name for s in program.model.body if isinstance(s, Input) and s.source}
 
 
+def tokens_of(evaluation):
+    """How many there are: those that all inputs take."""
+    _, logits, dim = evaluation.predicted[0]
+    return min([logits.size(dim), *evaluation.fits.values()])
+
+
 def predicts(program, evaluation, is_of_records):
     """Does --sample have logits, and is it sure which?"""
     if is_of_records or len(evaluation.predicted) != 1:
         return False
-    labels, logits, dim = evaluation.predicted[0]
-    return labels.fed_by <= shifted_inputs(program) and logits.size(dim) != BYTES
+    return evaluation.predicted[0][0].fed_by <= shifted_inputs(program) and tokens_of(evaluation) != BYTES
 
 
 def drawn_prompt(stream, length, draw):
@@ -39,4 +44,4 @@ def next_logits(evaluation, prompt, length):
     """After the loss of what the prompt gives: those at its last token."""
     labels, logits, dim = evaluation.predicted[0]
     rows = logits.ordered((*labels.dims, dim)).data.detach().reshape(-1, logits.size(dim))
-    return rows[min(len(prompt), length) - 1].numpy()
+    return rows[min(len(prompt), length) - 1][:tokens_of(evaluation)].numpy()
