@@ -43,7 +43,7 @@ char *c_identifier(Module *m, const char *text, int room)
 {
     while ((int)strlen(text) > room && strchr(text, '.'))
         text = strchr(text, '.') + 1;
-    bool needs_letter = !isalpha((unsigned char)*text) && *text != '_';
+    const bool needs_letter = !isalpha((unsigned char)*text); /* '_', too: _Bool and __half are words of C and CUDA */
     char *name = arena_text(&m->arena, "%s%.*s", needs_letter ? "v" : "", room, text);
     for (char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c))

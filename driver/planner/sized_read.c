@@ -258,7 +258,7 @@ static void read_message(Reader *r, SizedItem *to, const CostItem *item, const C
 static bool runs_micros(const Op *loop)
 {
     const char *dim = loop->attrs.dims.dim[0].name;
-    return strcmp(dim, "micro") == 0 || strcmp(dim, "micro.turn") == 0;
+    return strcmp(dim, "micro") == 0 || strncmp(dim, "micro.", 6) == 0;
 }
 
 /* What stages hand on: with them, no message crosses the border of iterations, nor what it is of. */

@@ -316,7 +316,8 @@ static Tensor micro_input(const Run *run, const Value *param, int64_t micro, int
 {
     Type whole = param->type;
     if (micros > 1)
-        whole = with_dim_first(whole, (Dim){ .name = intern_text(run->m, "micro"), .size = micros, .padded = micros });
+        whole =
+            with_dim_first(whole, (Dim){ .name = intern_text(run->m, "micro.step"), .size = micros, .padded = micros });
     const Value all = { .name = param->name, .type = whole, .port = param->port };
     Tensor tokens = value_for(run, &all), part = new_tensor(&param->type);
     int64_t count = element_count(&param->type);

@@ -335,6 +335,21 @@ static void drop_updates(Module *m)
     }
 }
 
+/* "micro", unless a dim of the model has that name. */
+static Name micro_name(Module *m)
+{
+    const Name name = intern_text(m, "micro");
+    bool is_taken = false;
+    for (const Func *f = m->funcs; f; f = f->next) {
+        for (int i = 0; i < f->params.count; i++)
+            is_taken |= find_dim(&f->params.at[i]->type, name) >= 0;
+        for (const Op *op = f->first; op; op = op->next)
+            for (int i = 0; i < op->results.count; i++)
+                is_taken |= find_dim(&op->results.at[i]->type, name) >= 0;
+    }
+    return is_taken ? intern_text(m, "micro.step") : name;
+}
+
 void write_step(Module *m, const Derivative *model)
 {
     const Train *t = &m->train;
@@ -342,7 +357,7 @@ void write_step(Module *m, const Derivative *model)
     s.f = add_func(m, intern_text(m, "step"), STEP);
     s.b = (Builder){ .module = m, .func = s.f, .path = intern_text(m, "step") };
     s.micros = t->microbatch > 0 ? t->batch / t->microbatch : 1;
-    s.micro = (Dim){ .name = intern_text(m, "micro"), .size = s.micros, .padded = s.micros };
+    s.micro = (Dim){ .name = micro_name(m), .size = s.micros, .padded = s.micros };
     add_step_params(&s);
     forward_and_backward(&s);
     find_norm(&s);

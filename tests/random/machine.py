@@ -205,7 +205,11 @@ class Workplace:
                            "EMULATED_MESSAGES": str(messages), "KERNEL_CXX": "g++ -O0"}
         trainer = [f"./{out}/trainer", *said]
         seconds = RUN_SECONDS * (4 if how.target == "cuda" or how.sanitize else 1)  # kernels are compiled first; accesses checked
-        return run(self.launched(trainer, how, ranks), self.folder, environment.items(), seconds)
+        for _ in range(3):  # another process may take the port before the first rank does
+            done = run(self.launched(trainer, how, ranks), self.folder, environment.items(), seconds)
+            if ": Address already in use; rank 0 " not in done.output:
+                break
+        return done
 
     def launched(self, trainer, how, ranks):
         if ranks == 1:

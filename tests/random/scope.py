@@ -12,14 +12,14 @@ LARGEST_IN_BLOCKS = 100_000  # the same, of dims of several blocks of 8 bits
 MOST_DIMS = 5
 DIM_NAMES = ["embed", "heads", "head", "ff", "tap", "lat", "group", "state"]
 # A compiler makes names of these, some of which it has to shorten, or has made already.
-CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x",
+CONFUSABLE_NAMES = ["seq_key", "seq_from", "lat_2_over_dp", "for", "i", "x", "micro",
                     *("one_of_several_dims_with_a_name_that_is_longer_than_most_and_ends_in_" + end for end in "abc")]
 
 # Words of the training step, of what the compiler adds to a name, and of the languages that it writes.
 STEP_NAMES = ["key", "origin", "step", "lr", "loss_scale", "good_steps", "applied_steps", "v", "momentum", "total",
               "grad", "grad_norm", "d", "fwd", "bwd", "eval", "predict",
               "new", "half", "this", "template", "memcpy", "NULL", "M_PI", "expf", "size_t", "errno", "__x", "threadIdx", "lane",
-              "T", "_", "rt"]
+              "T", "_", "_Bool", "_Atomic", "rt"]
 
 
 @dataclass(eq=False)
