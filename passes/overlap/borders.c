@@ -66,6 +66,18 @@ static bool param_comes_early(const Border *b, Way *way, int at)
                                        : !is_passed_in_slices(b->loop, given) || may_rotate(b, given, way->start);
 }
 
+/* Are the elements of a view one stretch of its operand?  Else a message sends a copy, which is gone when the next
+ * iteration waits. */
+static bool is_stretch(const Border *b, const Op *view)
+{
+    const Type *whole = &arg(view, 0)->type;
+    const int at = find_dim(whole, view->attrs.dim);
+    bool good = true;
+    for (int i = 0; i < at; i++)
+        good &= local_size(b->m, &whole->dim[i]) == 1;
+    return good || local_bytes(b->m, whole) == local_bytes(b->m, &result(view)->type);
+}
+
 /* Can the iteration before compute the value? */
 static bool comes_early(const Border *b, Way *way, const Value *value)
 {
@@ -74,7 +86,7 @@ static bool comes_early(const Border *b, Way *way, const Value *value)
     if (!op)
         return param_comes_early(b, way, index_of(&b->f->params, value));
     const bool is_kernel = kernel_called_by(b->m, op),
-               is_view = info(op)->family == VIEW && !(info(op)->traits & WAITS);
+               is_view = info(op)->family == VIEW && !(info(op)->traits & WAITS) && is_stretch(b, op);
     bool early = (is_view || is_kernel) && work_of(b->m, op) == 0 && ++way->ops <= MOST_SHORT_OPS;
     for (int i = 0; early && i < op->args.count; i++)
         early = comes_early(b, way, arg(op, i));

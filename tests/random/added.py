@@ -79,7 +79,7 @@ def add_layers(draw, program):
 
 def add_wide_layers(program):
     """Layers that compute much of little: beside that, messages cross their borders."""
-    add(program, LAYERS.replace("WIDE", "2").replace("INNER", str(WIDEST)).replace("repeat 2", "repeat 3"))
+    add(program, LAYERS.replace("WIDE", "8").replace("INNER", str(WIDEST)).replace("repeat 2", "repeat 3"))
 
 
 def add_many_dims(program):

@@ -222,7 +222,8 @@ class Layout:
         size, draw = self.axes[axis], self.draw
         has_wide = self.known.get("inner8") == WIDEST and "inner8" not in self.split and size > 1
         if has_wide and draw.random() < 0.8 and self.divide("inner8", size):
-            return Shard(["inner8"], axis, "seq" if any(self.divide("seq", size) for _ in range(3)) else None)
+            others = draw.sample(["seq", "seq", "wide8", "wide8"], 4)
+            return Shard(["inner8"], axis, next((d for d in others if self.divide(d, size)), None))
         is_fed = any(isinstance(s, Input) for s in self.program.model.body)
         wants_data = is_fed and self.data is None and draw.random() < (0.7 if axis == "dp" else 0.15)
         settled = is_fed and self.data is not None and size == self.data and "batch" not in self.split
