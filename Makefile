@@ -106,8 +106,8 @@ onednn3:
 aarch64-libraries:
 	sh tests/port/sysroot.sh $(BUILD)/aarch64 arm64 libc6-dev libgomp1 libdnnl-dev libcjson-dev libssl-dev
 
-# Checksums of checkpoints are the runtime's.
-$(BUILD)/mpc: $(OBJECTS) $(addprefix $(BUILD)/runtime/,store/checksum.o processor_has.o)
+# Checksums of checkpoints and what other trainers call an option are the runtime's.
+$(BUILD)/mpc: $(OBJECTS) $(addprefix $(BUILD)/runtime/,store/checksum.o processor_has.o habits.o)
 	$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDFLAGS) -fopenmp -lcjson -lcrypto -lm
 
 $(BUILD)/mpi.flags $(BUILD)/mpi.compile &: $(if $(MPI_GIVEN),always)

@@ -21,7 +21,8 @@ static bool word_at(int command, int i, Word *word)
 {
     if (i < noptions) {
         const OptionInfo *option = &option_table[i];
-        *word = (Word){ option_name(option), option->kind, option->value, option->help, option->letter };
+        *word = (Word){ option_name(option), option->kind, option_value(option, command), option_help(option, command),
+                        option->letter };
         return option->commands >> command & 1;
     }
     const TrainerOption *option = &trainer_options[i - noptions];
@@ -32,7 +33,8 @@ static bool word_at(int command, int i, Word *word)
                                            : TEXT,
                     .value = option->value,
                     .help = option->help };
-    return command == INDEX_RUN && !is_set_by_run(option->field) && strcmp(option->field, "help") != 0;
+    return command == INDEX_RUN && *option->field && !is_set_by_run(option->field) &&
+           strcmp(option->field, "help") != 0;
 }
 
 static int count_words(void) { return noptions + ntrainer_options; }

@@ -3,9 +3,42 @@
 
 #include "manager/pass.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 enum { WIDTH = 100, COLUMN = 28 };
+
+typedef struct {
+    size_t at;
+    int commands;
+    const char *value, *help;
+} OptionHelp;
+
+static const OptionHelp help_table[] = {
+#define HELP(field, commands, value, help) { offsetof(Options, field), commands, value, help },
+#include "options.def"
+};
+
+/* Where a command differs from the others; NULL: it does not. */
+static const OptionHelp *own_help(const OptionInfo *option, int command)
+{
+    for (size_t i = 0; i < sizeof help_table / sizeof *help_table; i++)
+        if (help_table[i].at == option->at && help_table[i].commands >> command & 1)
+            return &help_table[i];
+    return NULL;
+}
+
+const char *option_value(const OptionInfo *option, int command)
+{
+    const OptionHelp *own = own_help(option, command);
+    return own && own->value ? own->value : option->value;
+}
+
+const char *option_help(const OptionInfo *option, int command)
+{
+    const OptionHelp *own = own_help(option, command);
+    return own ? own->help : option->help;
+}
 
 /* Prints `text` in lines of WIDTH columns, with continuation lines indented; `at` is the present column. */
 static void print_filled(const char *text, int indent, int at)
@@ -44,24 +77,29 @@ static void print_form(const char *form, const char *help)
     print_filled(help, COLUMN, COLUMN);
 }
 
-static void print_option(const OptionInfo *option)
+static void print_option(const OptionInfo *option, int command)
 {
     char form[80];
+    const char *value = option_value(option, command);
     bool may_lack = option->kind == SWITCH;
     snprintf(form, sizeof form, "  %c%c%s--%s%s%s%s%s", option->letter ? '-' : ' ',
              option->letter ? option->letter : ' ', option->letter ? ", " : "  ", option_name(option).text,
-             may_lack ? "[" : "", option->value ? "=" : "", option->value ? option->value : "", may_lack ? "]" : "");
-    print_form(form, option->help);
+             may_lack ? "[" : "", value ? "=" : "", value ? value : "", may_lack ? "]" : "");
+    print_form(form, option_help(option, command));
 }
 
 static void print_trainer_options(void)
 {
-    printf("\nOptions of the trainer\n");
+    printf("\nOptions that go to the trainer\n");
     for (int i = 0; i < ntrainer_options; i++) {
         const TrainerOption *option = &trainer_options[i];
         char form[80];
         if (is_set_by_run(option->field))
             continue;
+        if (!*option->field) {
+            printf("\n%s\n", option->help);
+            continue;
+        }
         snprintf(form, sizeof form, "      --%s%s%s", dashed(option->field).text, option->value ? "=" : "",
                  option->value ? option->value : "");
         print_form(form, option->help);
@@ -89,7 +127,7 @@ void print_command_help(int command)
             printf("\nOptions\n");
         has_options = true;
         names_passes |= option->kind == PASSES;
-        print_option(option);
+        print_option(option, command);
     }
     if (names_passes)
         print_passes();
@@ -123,9 +161,9 @@ static void print_manual_command(int command)
         printf("\\-\\-");
         print_roff(option_name(option).text);
         if (option->value)
-            printf(option->kind == SWITCH ? "[=\\fI%s\\fR]" : "=\\fI%s\\fR", option->value);
+            printf(option->kind == SWITCH ? "[=\\fI%s\\fR]" : "=\\fI%s\\fR", option_value(option, command));
         putchar('\n');
-        print_roff(option->help);
+        print_roff(option_help(option, command));
         putchar('\n');
     }
     printf(".PP\nExample:\n.B ");

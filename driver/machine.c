@@ -19,8 +19,11 @@ static const Source *find_machine(Run *run, const char *name)
     if (source)
         return source;
     const char *help = did_you_mean(arena, &near);
-    report_error(stderr, help ? help : arena_text(arena, "mpc has %s; or give a file", shipped_machines(arena)),
-                 "cannot read the machine %s: %s", name, why);
+    report_error(
+        stderr,
+        help ? help
+             : arena_text(arena, "mpc has %s; for another one write a file (docs/plan.md)", shipped_machines(arena)),
+        "cannot read the machine %s: %s", name, why);
     run->diags.errors++;
     return NULL;
 }

@@ -55,9 +55,31 @@ static bool has_operand(const Options *o)
     return false;
 }
 
+static bool ends_in(const char *path, const char *ending)
+{
+    const char *dot = path ? strrchr(path, '.') : NULL;
+    return dot && strcmp(dot, ending) == 0;
+}
+
+/* IR where a model is needed, or a model where IR is. */
+static bool check_operand(Run *run)
+{
+    const char *path = run->options->operand, *needed = command_table[run->options->command].operand;
+    if (ends_in(path, ".mir") && strstr(needed, "FILE.mdl"))
+        return run_failed(run,
+                          "%s is IR, and this command reads a model: 'mpc print' and 'mpc opt' read IR, and "
+                          "'mpc compile --compile-from=%s' compiles it",
+                          path, path);
+    if (ends_in(path, ".mdl") && strstr(needed, "FILE.mir"))
+        return run_failed(run,
+                          "%s is a model, and this command reads IR: 'mpc compile %s -o OUT --dump-ir=OUT' writes it",
+                          path, path);
+    return true;
+}
+
 static int run_command(Run *run)
 {
-    const int status = check_outputs(run);
+    const int status = check_operand(run) ? check_outputs(run) : STATUS_FAILED;
     return status == STATUS_OK ? commands[run->options->command](run) : status;
 }
 

@@ -20,16 +20,7 @@ static bool write_ir(Run *run, Module *m)
     return true;
 }
 
-static Module *read_ir(Run *run)
-{
-    const char *path = run->options->operand, *dot = strrchr(path, '.');
-    if (dot && strcmp(dot, ".mdl") == 0) {
-        run_failed(run, "%s is a model, and this command reads IR: 'mpc compile %s -o OUT --dump-ir=OUT' writes it",
-                   path, path);
-        return NULL;
-    }
-    return read_source(run, path) ? parse_ir(run) : NULL;
-}
+static Module *read_ir(Run *run) { return read_source(run, run->options->operand) ? parse_ir(run) : NULL; }
 
 int run_print(Run *run)
 {

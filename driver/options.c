@@ -3,6 +3,7 @@
 
 #include "manager/pass.h"
 #include "near.h"
+#include "runtime/habits.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -44,7 +45,7 @@ int find_command(const char *name)
 }
 
 const TrainerOption trainer_options[] = {
-#define GROUP(name)
+#define GROUP(title) { "", NULL, title },
 #define OPTION(field, kind, preset, lowest, highest, value, needs, ranks, help) { #field, value, help },
 #include "runtime/options.def"
 };
@@ -194,7 +195,8 @@ static bool check_value(const Line *line, const OptionInfo *option, const char *
         return refuse(line, arena_text(line->arena, "--%s needs a whole number of at most %d digits, not '%s'",
                                        option_name(option).text, MOST_DIGITS, text));
     if (!*text && option->at != offsetof(Options, cflags))
-        return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
+        return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text,
+                                       option_value(option, line->options->command)));
     return true;
 }
 
@@ -252,24 +254,22 @@ static const OptionInfo *find_option(int command, const char *name, bool is_lett
     return NULL;
 }
 
-/* The setting that an unknown option names, --batch or --weight-decay, as --set has it, or NULL. */
-static const char *setting_meant(Arena *arena, const char *name)
+/* What an unknown option, --batch or --learning-rate, is called here: --set train.batch=..., of mpc run also an option
+ * of the trainer; or NULL. */
+static const char *habit_meant(Arena *arena, int command, const char *name)
 {
     static const char *const keys[] = {
 #define KEY(id, key, ...) key,
 #include "frontend/settings.def"
     };
-    static const char *const arguments[] = { "lr", "weight_decay", "beta1", "beta2", "momentum", "eps" };
     char *plain = arena_text(arena, "%s", name);
     for (char *at = plain; *at; at++)
         *at = *at == '-' ? '_' : *at;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(plain, keys[i]) == 0)
             return arena_text(arena, "--set train.%s=...", plain);
-    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++)
-        if (strcmp(plain, arguments[i]) == 0)
-            return arena_text(arena, "--set train.optimizer.%s=...", plain);
-    return NULL;
+    const char *ours = rt_habit(name);
+    return ours && (command == INDEX_RUN || strncmp(ours, "--set", 5) == 0) ? ours : NULL;
 }
 
 /* What others call the number of ranks, or an axis of the mesh, as this command has it; or NULL. */
@@ -294,7 +294,8 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
     const char *command = command_table[line->options->command].name, *others = "";
     for (int i = 0; i < ntrainer_options && line->options->command == INDEX_RUN; i++) {
         names[noptions + i] = dashed(trainer_options[i].field);
-        offer(&near, names[noptions + i].text);
+        if (*names[noptions + i].text)
+            offer(&near, names[noptions + i].text);
     }
     for (int i = 0; i < noptions; i++) {
         names[i] = option_name(&option_table[i]);
@@ -309,7 +310,7 @@ static bool refuse_unknown(const Line *line, const char *dashes, const char *nam
     if (*others)
         return refuse(line, arena_text(line->arena, "--%s%s, not of 'mpc %s'%s%s%s", name, others, command,
                                        meant ? ": did you mean " : "", meant ? meant : "", meant ? "?" : ""));
-    meant = meant ? meant : setting_meant(line->arena, name);
+    meant = meant ? meant : habit_meant(line->arena, line->options->command, name);
     if (!meant && near.best)
         meant = arena_text(line->arena, "--%s", near.best);
     return refuse(line,
@@ -324,7 +325,7 @@ static bool pass_on(Line *line, const char *name, bool has_value)
 {
     const TrainerOption *option = NULL;
     for (int i = 0; i < ntrainer_options; i++)
-        if (strcmp(dashed(trainer_options[i].field).text, name) == 0)
+        if (*name && strcmp(dashed(trainer_options[i].field).text, name) == 0)
             option = &trainer_options[i];
     if (!option)
         return refuse_unknown(line, "--", name);
@@ -365,6 +366,7 @@ static bool read_option(Line *line)
         return pass_on(line, name, equals != NULL);
     if (!option)
         return refuse_unknown(line, is_letter ? "-" : "--", name);
+    const char *form = option_value(option, line->options->command);
     const char *value = is_letter && text[2] ? text + 2 + (text[2] == '=') : equals ? equals + 1 : NULL;
     if (option->kind == FLAG && value)
         return refuse(line, arena_text(line->arena, "--%s takes no value", option_name(option).text));
@@ -372,14 +374,13 @@ static bool read_option(Line *line)
         value = "";
     if (option->kind != FLAG && !value) {
         if (line->at == line->argc)
-            return refuse(line,
-                          arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, option->value));
+            return refuse(line, arena_text(line->arena, "--%s needs a value: %s", option_name(option).text, form));
         value = line->argv[line->at++];
         if (value[0] == '-' && value[1] && option->at != offsetof(Options, cflags))
             return refuse(line,
                           arena_text(line->arena,
                                      "--%s needs a value: %s; '%s' looks like an option (if it is not, write --%s=%s)",
-                                     option_name(option).text, option->value, value, option_name(option).text, value));
+                                     option_name(option).text, form, value, option_name(option).text, value));
     }
     return set_option(line, option, value);
 }

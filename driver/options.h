@@ -48,8 +48,10 @@ typedef struct {
 
 OptionName dashed(const char *field);
 OptionName option_name(const OptionInfo *option);
+const char *option_value(const OptionInfo *option, int command); /* NULL: it takes none */
+const char *option_help(const OptionInfo *option, int command);
 
-/* An option of trainers; value: as in OptionInfo, NULL: it takes none. */
+/* An option of trainers; value: as in OptionInfo, NULL: it takes none.  Or the title of a group: field is "". */
 typedef struct {
     const char *field, *value, *help;
 } TrainerOption;

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "edits.h"
+#include "habits.h"
 #include "state.h"
 #include "transport.h"
 
@@ -59,8 +60,14 @@ static const Option *find(const char *name)
 
 static _Noreturn void refuse_unknown(const char *name)
 {
+    const char *ours = rt_habit(name);
+    if (ours && !strncmp(ours, "--set", 5))
+        rt_end(RT_EXIT_USAGE, "unknown option --%s: a setting of the model, which is compiled in: mpc compile %s", name,
+               ours);
+    if (ours)
+        rt_end(RT_EXIT_USAGE, "unknown option --%s: did you mean %s? (--help lists the options)", name, ours);
     const Option *nearest = NULL;
-    int fewest = 3; /* three edits or more are another word */
+    int fewest = (int)(strlen(name) + 4) / 3; /* more than a third of the letters are another word */
     for (int i = 0; i < NOPTIONS; i++) {
         if (table[i].kind == TITLE)
             continue;

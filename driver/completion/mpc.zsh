@@ -32,7 +32,7 @@ case $command in
         ;;
     compile)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the folder of the trainer]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
@@ -55,14 +55,14 @@ case $command in
             '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
             '--march=''[the processors that the trainer is for, as the C compiler'\''s -march names them]:CPU:' \
             '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
-            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
+            {-v+,--verbose}'[print every effective setting, its origin, and the C compiler'\''s command]' \
             '*:file:_files -g "*.mdl"'
         ;;
     run)
         _arguments -s '--help[explain the command]' \
-            '--elastic=''[plan: machines of --ranks were lost]:N|MESH[\:MESH]...:' \
+            '--elastic=''[compile ahead for these meshes of fewer ranks]:MESH[\:MESH]...:' \
             '--restarts=''[after a fault, start the trainer again from its newest undamaged checkpoint, up to N times]:N:' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the folder of the trainer]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '*''--set=''[override a setting: train.batch=64, train.optimizer.lr=1e-4]:KEY=VALUE:' \
             '--mesh=''[sizes of the mesh axes]:AXIS=N,...:' \
@@ -77,7 +77,7 @@ case $command in
             '--cc=''[the C compiler and its options, quoted as for a shell]:CC:' \
             '--march=''[the processors that the trainer is for, as the C compiler'\''s -march names them]:CPU:' \
             '--cflags=''[flags for the C compiler, after mpc'\''s own, quoted as for a shell]:FLAGS:' \
-            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
+            {-v+,--verbose}'[print every effective setting, its origin, and the C compiler'\''s command]' \
             '--data=''[the tokens to train on, in files or folders of files]:[INPUT=]FILE[\:WEIGHT]:_files' \
             '--data-format=''[format of the files of --data and --eval-data]:bytes|u16|u32|llmc|megatron|npy:(bytes u16 u32 llmc megatron npy)' \
             '--no-shuffle''[read the sequences in the order of the file]' \
@@ -144,7 +144,7 @@ case $command in
             '--stages=''[copies of the repeat that each stage of the pipeline runs, in order]:N,...:' \
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
-            {-v+,--verbose}'[compile: print every effective setting, its origin, and the C compiler'\''s command]' \
+            {-v+,--verbose}'[also list the parameters, and which of them decay]' \
             '*:file:_files -g "*.mdl"'
         ;;
     report)
@@ -161,14 +161,14 @@ case $command in
             '--chunks=''[stages of each rank of the pipeline, for interleaved, gpipe, naive, and zb, which is then ZB-V]:N:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--json''[print JSON instead of tables]' \
-            '--html=''[also write a page. report]:FILE.html:_files' \
-            '--svg=''[write a picture for other pages. report]:FILE.svg:_files' \
+            '--html=''[also write a page: memory over the step, what its peak is made of, layers with their types, messages by axis, beside the text of the model]:FILE.html:_files' \
+            '--svg=''[write a picture of the schedule of the pipeline, or with --machine of the step, for other pages]:FILE.svg:_files' \
             '--memory-svg=''[write a picture of the memory over the step, by line of the model, for other pages]:FILE.svg:_files' \
             '--gpu-flops=''[with a pipeline: the FLOPs that a rank computes in a second, 4e14 or a measured speed, for times in seconds]:FLOPS:' \
             '--link=''[with --gpu-flops: bytes that a stage sends to the next one in a second]:BYTES:' \
             '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \
             '--no-remedies''[do not search for options that make the model fit or, if a step waits for offloaded tensors, make it faster]' \
-            '--machine=''[the machines of the mesh, by the name of one that mpc knows or by a file]:NAME|FILE:_files' \
+            '--machine=''[the machines of the mesh, h100 or a file]:NAME|FILE:_files' \
             '--costs=''[also write the step as a list of what each kind of rank computes and sends, in order]:FILE.json:_files' \
             '--actions''[with --json and a pipeline]' \
             '*:file:_files -g "*.mdl"'
@@ -179,7 +179,7 @@ case $command in
             '--memory=''[the memory that a rank may use]:BYTES:' \
             '*''--keep=''[search only layouts with this size of an axis]:NAME=VALUE:' \
             '--top=''[list so many layouts, each the best one of its mesh]:N:' \
-            '--elastic=''[plan: machines of --ranks were lost]:N|MESH[\:MESH]...:' \
+            '--elastic=''[machines of --ranks were lost]:N:' \
             '--exhaustive''[compile every layout of the space, without bounds]' \
             '--refine''[compile the listed layouts also with messages in 2 and 4 pieces and 2 and 4 micro-batches abreast, and list what is fastest]' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
@@ -187,9 +187,9 @@ case $command in
             '--offload=''[what to keep on the host or on disk, as in parallel { }]:POLICY:' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--json''[print JSON instead of tables]' \
-            '--html=''[also write a page. report]:FILE.html:_files' \
-            '--machine=''[the machines of the mesh, by the name of one that mpc knows or by a file]:NAME|FILE:_files' \
-            '--write''[fmt: write the file back instead of printing it]' \
+            '--html=''[also write a page: the memory and time of all layouts that were compiled, with their reasons]:FILE.html:_files' \
+            '--machine=''[the machines of the ranks]:NAME|FILE:_files' \
+            '--write''[write the first layout into the file, in place of its parallel block]' \
             '*:file:_files -g "*.mdl"'
         ;;
     explain)
@@ -208,12 +208,12 @@ case $command in
     fmt)
         _arguments -s '--help[explain the command]' \
             '--check''[print nothing; exit with status 1 if the file is not formatted]' \
-            '--write''[fmt: write the file back instead of printing it]' \
+            '--write''[write the file back instead of printing it]' \
             '*:file:_files -g "*.mdl"'
         ;;
     opt)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the file of the IR; a file of another kind is not replaced]:FILE.mir:_files' \
             '--target=''[the target of the trainer]:c|cuda:(c cuda)' \
             '--pass=''[the passes to run, in the compiler'\''s order]:PASS,...:_values -s , pass simplify precision chunk autodiff quantize recompute layout collectives padding accumulate pipeline defer fuse abreast offload stacks join ahead overlap memory' \
             '--dump-ir=''[write the IR after each pass to DIR/NN-PASS.mir, and the changes to DIR/NN-PASS.diff]:DIR:_files' \
@@ -224,20 +224,20 @@ case $command in
         ;;
     print)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the file of the IR; a file of another kind is not replaced]:FILE.mir:_files' \
             '--model-explorer=''[also write the program for Google'\''s Model Explorer]:FILE.json:_files' \
             '*:file:_files -g "*.mir"'
         ;;
     trace)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the file of the merged trace]:FILE.json:_files' \
             '--partial''[merge even if ranks have no file]' \
             ':word:(merge)' \
             '*:file:_files -g "*.json"'
         ;;
     import)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the checkpoint; a file of another kind is not replaced]:FILE.safetensors:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
             '--map=''[the map of tensors to parameters]:FILE.map:_files' \
@@ -245,7 +245,7 @@ case $command in
         ;;
     export)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
+            {-o+,--output=}'[the folder of the model]:OUT:_files' \
             '*'{-D+,--define=}'[override a const or dim of the file]:NAME=VALUE:' \
             '--model=''[the model whose parameters they are]:FILE.mdl:_files' \
             '--map=''[the map of tensors to parameters]:FILE.map:_files' \
@@ -257,8 +257,8 @@ case $command in
         ;;
     plot)
         _arguments -s '--help[explain the command]' \
-            {-o+,--output=}'[the output: the trainer'\''s folder]:OUT:_files' \
-            '--svg=''[write a picture for other pages. report]:FILE.svg:_files' \
+            {-o+,--output=}'[the page; a file of another kind is not replaced]:FILE.html:_files' \
+            '--svg=''[write a picture of the loss, for other pages]:FILE.svg:_files' \
             '--smooth=''[draw strong lines as centred means over this number of steps]:STEPS:' \
             '--title=''[the title of the page]:TEXT:' \
             '--tensorboard=''[write the numbers of the logs as event files of TensorBoard, to DIR/NAME for each run]:DIR:_files' \

@@ -30,12 +30,24 @@ static void add_member(Arena *arena, TextList *names, const char *name)
     names->at[names->count++] = arena_text(arena, "%s", name);
 }
 
+/* What is given instead of a folder is often the name of a model, or a file in the folder. */
+static bool folder_failed(Run *run, const char *folder)
+{
+    const char *why = strerror(errno), *slash = strrchr(folder, '/');
+    if (errno == ENOENT)
+        return run_failed(run, "there is no folder %s: 'hf download OWNER/NAME --local-dir DIR' fetches one", folder);
+    if (errno == ENOTDIR)
+        return run_failed(run, "%s is a file: give the folder that it is in, %s", folder,
+                          slash ? arena_text(&run->arena, "%.*s", (int)(slash - folder), folder) : ".");
+    return run_failed(run, "cannot read the folder %s: %s", folder, why);
+}
+
 bool list_members(Run *run, const char *folder, TextList *names)
 {
     DIR *dir = opendir(folder);
     *names = (TextList){ 0 };
     if (!dir)
-        return run_failed(run, "cannot read the folder %s: %s", folder, strerror(errno));
+        return folder_failed(run, folder);
     for (const struct dirent *entry; (entry = readdir(dir));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             add_member(&run->arena, names, entry->d_name);
@@ -143,7 +155,7 @@ int open_member(Run *run, const char *folder, const char *name)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        run_failed(run, "cannot read the folder %s: %s", folder, strerror(errno));
+        folder_failed(run, folder);
         return -1;
     }
     const int file = open_in(run, folder, fd, name);

@@ -388,7 +388,8 @@ int run_plan(Run *run)
     if (o->write && strcmp(o->operand, "-") == 0)
         return usage_error(o->command, "--write needs a file to write to, not standard input");
     if (!o->machine)
-        return usage_error(o->command, "on which machine? give --machine h100, or another one");
+        return usage_error(o->command, "on which machine? give --machine NAME, of %s, or --machine FILE",
+                           shipped_machines(p.arena));
     if ((o->top && !read_number(run, "top", o->top, 1000000, &top)) || !read_planner(&p))
         return STATUS_FAILED;
     Options own = *o;

@@ -39,17 +39,23 @@ static const Row *find_row(const Rows *rows, const char *key)
     return NULL;
 }
 
+/* The remedy for an argument that a choice does not have. */
+static const char *argument_meant(Lower *l, const Choice *choice, const char *name)
+{
+    NearMiss near = { .name = name };
+    const char *list = "";
+    for (int i = 0; i < choice->rows.count; i++) {
+        offer(&near, choice->rows.at[i].key);
+        list = arena_text(l->arena, "%s%s%s", list, *list ? ", " : "", choice->rows.at[i].key);
+    }
+    const char *help = did_you_mean(l->arena, &near);
+    return help || !*list ? help : arena_text(l->arena, "%s takes %s", choice->name, list);
+}
+
 static void check_arguments(Lower *l, const Choice *choice, const Ast *call)
 {
     for (const Ast *ast = call->kind == A_CALL ? call->child : NULL; ast; ast = ast->next) {
-        NearMiss near = { .name = ast->kind == A_KEYWORD ? ast->name : "" };
-        const char *list = "";
-        for (int i = 0; i < choice->rows.count; i++) {
-            offer(&near, choice->rows.at[i].key);
-            list = arena_text(l->arena, "%s%s%s", list, *list ? ", " : "", choice->rows.at[i].key);
-        }
-        const char *help = did_you_mean(l->arena, &near);
-        help = help ? help : arena_text(l->arena, "%s takes %s", choice->name, list);
+        const char *help = argument_meant(l, choice, ast->kind == A_KEYWORD ? ast->name : "");
         if (ast->kind != A_KEYWORD)
             complain(l, (Where){ .at = ast->loc, .help = help }, "the arguments of %s must be named", choice->name);
         else if (!find_row(&choice->rows, ast->name))
@@ -69,12 +75,9 @@ static void check_sets(Lower *l, const Choice *choice)
         const char *name = set->name + 6;
         if (strncmp(set->name, "train.", 6) != 0 || strncmp(name, choice->setting, length) != 0 || name[length] != '.')
             continue;
-        NearMiss near = { .name = name + length + 1 };
-        for (int k = 0; k < choice->rows.count; k++)
-            offer(&near, choice->rows.at[k].key);
         if (!find_row(&choice->rows, name + length + 1))
-            fail_command(l, set_text(l, set), did_you_mean(l->arena, &near), "%s has no argument '%s'", choice->name,
-                         name + length + 1);
+            fail_command(l, set_text(l, set), argument_meant(l, choice, name + length + 1), "%s has no argument '%s'",
+                         choice->name, name + length + 1);
         else if (choice->said->option && find_argument(choice->said->value, name + length + 1))
             fail_command(l, set_text(l, set), "leave it out, or there", "%s gives '%s', too", choice->said->option,
                          name + length + 1);

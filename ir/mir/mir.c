@@ -5,6 +5,7 @@
  * checks calls.
  */
 #include "mir.h"
+#include "near.h"
 #include "split_loop.h"
 
 #include <ctype.h>
@@ -194,10 +195,13 @@ static OpKind read_kind(Mir *t)
     peek(t);
     int begin = t->at;
     Name wanted = read_name(t);
-    for (int kind = 0; kind < N_OPS && !t->failed; kind++)
+    NearMiss near = { .name = wanted };
+    for (int kind = 0; kind < N_OPS && !t->failed; kind++) {
         if (strcmp(op_table[kind].name, wanted) == 0)
             return (OpKind)kind;
-    fail(t, from(t, begin), "no such op");
+        offer(&near, op_table[kind].name);
+    }
+    fail_with_help(t, from(t, begin), "no such op", did_you_mean(&t->module->arena, &near));
     return OP_constant;
 }
 

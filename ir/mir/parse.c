@@ -8,13 +8,15 @@
 
 Loc from(const Mir *p, int begin) { return (Loc){ begin, p->at > begin ? p->at : begin + 1 }; }
 
-bool fail(Mir *p, Loc loc, const char *what)
+bool fail_with_help(Mir *p, Loc loc, const char *what, const char *help)
 {
     if (!p->failed)
-        error_at(p->module->diags, (Where){ .at = loc }, "%s", what);
+        error_at(p->module->diags, (Where){ .at = loc, .help = help }, "%s", what);
     p->failed = true;
     return false;
 }
+
+bool fail(Mir *p, Loc loc, const char *what) { return fail_with_help(p, loc, what, NULL); }
 
 /* Skips spaces and # comments. */
 char peek(Mir *p)

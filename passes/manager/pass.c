@@ -86,21 +86,32 @@ static const Pass *remover_of(unsigned state)
     return pass < passes + npasses ? pass : NULL;
 }
 
+/* The pass that makes it: the last one that must not find it; NULL: none. */
+static const Pass *maker_of(unsigned state)
+{
+    const Pass *pass = passes + npasses;
+    while (pass > passes && !(pass[-1].forbids & state))
+        pass--;
+    return pass > passes ? pass - 1 : NULL;
+}
+
 static bool state_fits(Module *m, const Pass *pass)
 {
     const unsigned state = module_state(m), lacks = pass->needs & ~state, extra = pass->forbids & state;
-    const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED));
+    const Pass *remover = remover_of(extra & (RESHARDS | UNFUSED)), *maker = maker_of(lacks & (STEP_FUNC | KERNELS));
     if (lacks & TRAINS)
         report_error(m->diags->out, NULL, "pass '%s' needs a line 'train {optimizer=...}' in the module", pass->name);
-    else if (lacks)
-        report_error(m->diags->out, NULL, "pass '%s' needs %s; an earlier pass creates it", pass->name,
-                     state_text(lacks));
+    else if (maker)
+        report_error(m->diags->out, NULL, "pass '%s' comes too early: it needs %s; run '%s' before", pass->name,
+                     state_text(lacks), maker->name);
     else if (remover)
         report_error(m->diags->out, NULL, "pass '%s' comes too early: the module still has %s; run '%s' before",
                      pass->name, state_text(extra & remover->removes), remover->name);
     else if (extra)
         report_error(m->diags->out, NULL, "pass '%s' comes too late: the module already has %s", pass->name,
                      state_text(extra));
+    else if (lacks)
+        report_error(m->diags->out, NULL, "pass '%s' needs %s", pass->name, state_text(lacks));
     else
         return !(pass->needs & TRAINS) || verify_model(m);
     m->diags->errors++;

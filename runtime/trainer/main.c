@@ -291,8 +291,9 @@ static void load_parts(RtRun *run)
     }
 }
 
-/* The learning rate rises from nearly 0 up to the end of the warmup. */
-static void note_warmup(const RtRun *run)
+/* Steps that do not go with the schedule: the learning rate rises from nearly 0 up to the end of the warmup, and stays
+ * as it is after the last step of the schedule. */
+static void note_schedule(const RtRun *run)
 {
     const RtSchedule *schedule = &run->rt.program->schedule;
     const long long last = run->options.steps, warmup = schedule->warmup;
@@ -301,6 +302,10 @@ static void note_warmup(const RtRun *run)
             "note: the %lld steps end within the warmup of %lld, in which the learning rate rises: it comes to %.3g "
             "of %.3g, and little is learned; for a shorter one, compile with --set train.schedule.warmup=N",
             last, warmup, rt_schedule_lr(schedule, last - 1), schedule->lr);
+    if (last > run->place.step && schedule->steps > 0 && last > schedule->steps)
+        rt_note("note: the schedule of the learning rate ends at step %lld, and %.3g is that of all later steps; for a "
+                "longer one, compile with --set train.schedule.steps=%lld",
+                (long long)schedule->steps, rt_schedule_lr(schedule, last - 1), last);
 }
 
 static void start_state(RtRun *run)
@@ -314,7 +319,7 @@ static void start_state(RtRun *run)
         rt_fail("--ema: the model '%s' keeps no mean of its weights: train { ema = 0.999 } does",
                 run->rt.program->name);
     run->begun_at = run->place.step;
-    note_warmup(run);
+    note_schedule(run);
     run->saved_at = -1;
     run->skipped_steps = rt_skipped_steps(run);
     if (run->data) {

@@ -35,6 +35,7 @@ def test_help_of_a_command(mpc, command):
     for option in re.findall(r"--([\w-]+)", example):
         assert option in options_of(command)
     assert max(map(len, text.splitlines())) <= 100
+    assert not re.search(rf"\b({'|'.join(COMMANDS)}): ", text), "the help of an option says what another command does"
 
 
 def test_version(mpc):
@@ -137,7 +138,10 @@ FAILURES = [
     (["compile", "tiny.mdl", "--compile-to=fuse", "-o", "tiny.mdl/x.mir"], "cannot write tiny.mdl/x.mir: Not a directory"),
     (["compile", "tiny.mdl", "-o", "out", "--dump-ir=tiny.mdl/x"], "cannot write tiny.mdl/x: File exists"),
     (["compile", "tiny.mdl", "-o", "out", "--cc='gcc"], "--cc: a quote is not closed: 'gcc"),
-    (["import", "none", "--model=tiny.mdl", "-o", "x"], "cannot read the folder none: No such file or directory"),
+    (["import", "none", "--model=tiny.mdl", "-o", "x"], "there is no folder none: 'hf download OWNER/NAME --local-dir DIR' fetches one"),
+    (["import", "./tiny.mdl", "--model=tiny.mdl", "-o", "x"], "./tiny.mdl is a file: give the folder that it is in, ."),
+    (["check", "x.mir"], "x.mir is IR, and this command reads a model: 'mpc print' and 'mpc opt' read IR"),
+    (["check", "tiny.mdl", "--set", "train.optimizer.learning_rate=2"], "--set train.optimizer.learning_rate=2: "),
     (["check", "/dev/zero"], "/dev/zero is larger than 268.44 MB"),
     (["compile", "--compile-from=tiny.mdl", "-o", "out"], "tiny.mdl does not name the pass that wrote it"),
     (["compile", "tiny.mdl", "-o", "out", "--cc=no-such-cc"], "cannot run the C compiler 'no-such-cc'"),

@@ -26,6 +26,22 @@ def test_a_model_is_no_ir(mpc):
         assert "tiny.mdl is a model, and this command reads IR: 'mpc compile tiny.mdl -o OUT --dump-ir=OUT'" in mpc(*words, "tiny.mdl", status=1).stderr
 
 
+@pytest.mark.parametrize("given, wanted, said", [
+    ("lower", "memory", "pass 'memory' comes too early: it needs kernels; run 'fuse' before"),
+    ("lower", "layout", "pass 'layout' comes too early: it needs a function with the role 'step'; run 'autodiff' before"),
+    ("memory", "precision", "pass 'precision' comes too late: the module already has a memory plan")])
+def test_a_pass_out_of_order(mpc, given, wanted, said):
+    mpc("compile", "tiny.mdl", f"--compile-to={given}", "-o", "a.mir")
+    assert said in mpc("opt", f"--pass={wanted}", "a.mir", status=1).stderr
+
+
+def test_an_unknown_op(mpc, small):
+    text = small.read_text().replace("= dot ", "= dott ", 1)
+    (mpc.directory / "wrong.mir").write_text(text)
+    said = mpc("print", "wrong.mir", status=1).stderr
+    assert "error: no such op" in said and "= help: did you mean 'dot'?" in said
+
+
 @pytest.fixture
 def fused(mpc):
     mpc("compile", "tiny.mdl", "--compile-to=fuse", "-o", "fused.mir")

@@ -61,6 +61,8 @@ def test_named_folder_stays(here):
     (["--weight-decay=0"], 2, "mpc run: error: unknown option --weight-decay: did you mean --set train.optimizer.weight_decay=...? "
                               "('mpc help run' lists the options)"),
     (["--batch=8"], 2, "mpc run: error: unknown option --batch: did you mean --set train.batch=...? ('mpc help run' lists the options)"),
+    (["--learning-rate=8"], 2, "did you mean --set train.optimizer.lr=...?"),
+    (["--epochs=8"], 2, "did you mean --steps?"),
     (["--msh=dp=2"], 2, "mpc run: error: unknown option --msh: did you mean --mesh? ('mpc help run' lists the options)"),
     (["--dump-ir=x"], 2, "mpc run: error: --dump-ir is an option of 'mpc compile', 'mpc opt', not of 'mpc run'"),
     (["--ranks=2", "--data", "text"], 2, "mpc run: error: --ranks is set by mpc run for each rank: leave it out"),

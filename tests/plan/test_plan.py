@@ -92,7 +92,7 @@ def test_wrong_options(options, status, message):
 
 
 @pytest.mark.parametrize("ranks, machine, status, message", [
-    (None, "h100", 2, "on how many ranks? give --ranks N"), (2, None, 2, "on which machine? give --machine h100"),
+    (None, "h100", 2, "on how many ranks? give --ranks N"), (2, None, 2, "on which machine? give --machine NAME, of a100, "),
     (0, "h100", 2, "--ranks needs a number above 0"), (10**12, "h100", 1, "--ranks=1000000000000: a number from 1 to 2147483647"),
     (2, "v100", 1, "cannot read the machine v100")])
 def test_ranks_and_machines(ranks, machine, status, message):

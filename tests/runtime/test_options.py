@@ -89,7 +89,8 @@ def test_an_option_without_effect_is_refused(refused, name, kind, value, needed)
 
 @pytest.mark.parametrize("wrong, said", [
     ("--stesp", "did you mean --steps?"), ("--savevery", "did you mean --save-every?"),
-    ("--topk=3", "did you mean --top-k?"), ("--no_shuffle", "did you mean --no-shuffle?"),
+    ("--max-iters=3", "did you mean --steps?"), ("--batch_size=3", "mpc compile --set train.batch=..."),
+    ("--foo=3", "unknown option --foo (--help"), ("--topk=3", "did you mean --top-k?"), ("--no_shuffle", "did you mean --no-shuffle?"),
     ("--xyzzy", "unknown option --xyzzy (--help lists the options)"), ("--" + "s" * 200, "unknown option"),
     ("data.txt", "'data.txt' is not an option"), ("-h", "'-h' is not an option"), ("--", "'--' is not an option"),
     ("--plan=1", "--plan takes no value"), ("--save", "--save needs a value: --save FILE"),
@@ -122,4 +123,12 @@ def test_what_the_program_cannot_do(refused, run, data):
 
 
 def test_steps_of_the_schedule_are_the_default(run, data):
-    assert run("--data", "data.txt").stdout.splitlines()[-1].startswith("step 20/20 ")
+    done = run("--data", "data.txt")
+    assert done.stdout.splitlines()[-1].startswith("step 20/20 ") and "the schedule" not in done.stderr
+
+
+def test_steps_behind_the_schedule_are_noted(run, data):
+    said = run("--data", "data.txt", "--steps", 21).stderr
+    assert "note: the schedule of the learning rate ends at step 20, and 0.05 is that of all later steps" in said
+    assert "--set train.schedule.steps=21" in said
+    assert "the schedule" not in run("--data", "data.txt", "--steps", 21, TINY_SCHEDULE="constant").stderr
