@@ -122,9 +122,11 @@ static Module *lower_once(const Ast *file, const Source *source, const LowerOpti
     l.incomplete = diags->errors > 0;
     l.scope = &l.globals;
     l.b.module = m;
+    sort_messages(diags); /* settings and the layout are read before the model, wherever they are */
     lower_file(&l);
     if (options->facts)
         finish_facts(&l);
+    print_sorted(diags);
     const bool is_whole = !options->facts && !options->trains_alone; /* else nobody will run it */
     if (diags->errors == 0 && (!is_whole || verify_module(m)))
         return m;
