@@ -275,6 +275,8 @@ CudaProgram *emit_cuda_program(Module *m)
     open_text(&text);
     open_text(&offsets);
     write_offset_declarations(m, &program->offsets, "__constant__", offsets.out);
+    if (program->offsets.count)
+        fputc('\n', offsets.out);
     FILL(text.out, cuda_program_template, { "model", m->name },
          { "source", comment_text(m, m->source ? m->source : "IR") }, { "offsets", close_text(&m->arena, &offsets) },
          { "kernels", kernels });

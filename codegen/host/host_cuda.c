@@ -135,28 +135,30 @@ static char *copy_rows_statement(Module *m, const RowsCopy *copy)
 
 /* --- The file ------------------------------------------------------------------------------------ */
 
+/* Fields that are zero are left out. */
 static void write_launch(const Host *h, const LaunchText *l, int i, FILE *out)
 {
     const CudaLaunch *launch = &l->launches->at[i];
-    FILL(
-        out,
-        "    {\n"
-        "        .name = \"$name\",\n"
-        "        .where = $place,\n"
-        "        .blocks = $blocks,\n"
-        "        .shared = $shared,\n"
-        "        .shared_small = $small,\n"
-        "        .threads = $threads,\n"
-        "        .operands = $operands,\n"
-        "        .more = $more,\n"
-        "    },\n",
-        { "name", launch->name }, { "place", string_text(h->m, l->place) },
-        { "blocks", arena_text(&h->m->arena, "%" PRId64, launch->blocks) },
-        { "shared", arena_text(&h->m->arena, "%" PRId64, launch->shared) },
-        { "small", arena_text(&h->m->arena, "%" PRId64, launch->shared_small ? launch->shared_small : launch->shared) },
-        { "threads", arena_text(&h->m->arena, "%d", launch->threads) },
-        { "operands", arena_text(&h->m->arena, "%d", l->operands) },
-        { "more", i + 1 < l->launches->count ? "true" : "false" });
+    const int64_t small = launch->shared_small ? launch->shared_small : launch->shared;
+    const char *shared =
+        launch->shared
+            ? arena_text(&h->m->arena, ".shared = %" PRId64 ",\n.shared_small = %" PRId64 ",\n", launch->shared, small)
+            : "";
+    FILL(out,
+         "    {\n"
+         "        .name = \"$name\",\n"
+         "        .where = $place,\n"
+         "        .blocks = $blocks,\n"
+         "        $shared\n"
+         "        .threads = $threads,\n"
+         "        .operands = $operands,\n"
+         "        $more\n"
+         "    },\n",
+         { "name", launch->name }, { "place", string_text(h->m, l->place) },
+         { "blocks", arena_text(&h->m->arena, "%" PRId64, launch->blocks) }, { "shared", shared },
+         { "threads", arena_text(&h->m->arena, "%d", launch->threads) },
+         { "operands", arena_text(&h->m->arena, "%d", l->operands) },
+         { "more", i + 1 < l->launches->count ? ".more = true,\n" : "" });
 }
 
 static void write_attentions(const Host *h, FILE *out)

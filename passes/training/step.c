@@ -212,6 +212,16 @@ static Value *before_micros(Step *s, const Func *f, int i)
     return takes_most(s, f, i) ? COMPUTE(s, "a + b", zeros, number(s, -INFINITY)) : zeros;
 }
 
+/* "grad.h.attn.wq", "sum.loss", "sum.3": of the sums of result i, beside the parameters of @f. */
+static Name sum_name(Module *m, const Func *f, int i)
+{
+    const Port port = result_port(f, i);
+    const Name name = port.kind == PORT_GRADIENT ? intern_format(m, "grad.%s", port.of)
+                      : port.kind == PORT_LOSS   ? intern_text(m, "sum.loss")
+                                                 : intern_format(m, "sum.%d", i);
+    return free_name(m, f, name);
+}
+
 /* @f.sums: the results of @f added to its first parameters: the body of a loop over micro-batches. */
 static Func *adding_body(Step *s, const Func *f, Name name)
 {
@@ -220,7 +230,7 @@ static Func *adding_body(Step *s, const Func *f, Name name)
     Builder b = { .module = m, .func = body };
     Values sums = { 0 }, args = { 0 };
     for (int i = 0; i < f->results.count; i++)
-        push_value(&m->arena, &sums, add_param(m, body, intern_format(m, "sum.%d", i), kept_type(s, f, i)));
+        push_value(&m->arena, &sums, add_param(m, body, sum_name(m, f, i), kept_type(s, f, i)));
     for (int i = 0; i < f->params.count; i++)
         push_value(&m->arena, &args, add_param(m, body, f->params.at[i]->name, f->params.at[i]->type));
     const Op *call = build(&b, OP_call, (Attrs){ .callee = f->name }, args.count, args.at);

@@ -6,5 +6,4 @@
 #include "cuda/kernels.cuh"
 
 $offsets
-
 $kernels
