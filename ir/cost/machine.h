@@ -31,7 +31,7 @@ typedef struct {
 } Point;
 
 /* Where a number comes from. */
-typedef enum { NOT_GIVEN, MEASURED, PUBLISHED, DATA_SHEET } Origin;
+typedef enum { NOT_GIVEN, MEASURED, PUBLISHED, DATA_SHEET, ESTIMATE } Origin;
 
 typedef struct {
     int count; /* of a line with one number: 1, and its y */

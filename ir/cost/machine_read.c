@@ -38,7 +38,7 @@ static const struct {
 };
 
 static const char *const origin_text[] = {
-    [MEASURED] = "measured", [PUBLISHED] = "published", [DATA_SHEET] = "data sheet"
+    [MEASURED] = "measured", [PUBLISHED] = "published", [DATA_SHEET] = "data sheet", [ESTIMATE] = "estimate"
 };
 
 /* --- Columns -------------------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static Loc next_column(const Reader *r, int *at, int end)
 
 static Origin origin_of_column(const Reader *r, Loc column)
 {
-    for (Origin origin = MEASURED; origin <= DATA_SHEET; origin++)
+    for (Origin origin = MEASURED; origin <= ESTIMATE; origin++)
         if (is_text(r, column, origin_text[origin]))
             return origin;
     return NOT_GIVEN;
@@ -276,10 +276,11 @@ static bool read_value(Reader *r, const Entry *entry, LineId line, MachineLine *
         made->text = words(r, whole);
         return true;
     }
-    if (lines[line].x != NONE)
+    if (lines[line].x != NONE && memchr(r->text + whole.begin, ':', (size_t)(whole.end - whole.begin)))
         return read_curve(r, entry, line, made);
-    made->count = 1;
+    made->count = 1; /* of a curve: the same everywhere */
     made->point = NEW(r->arena, Point);
+    made->point->x = 1;
     return read_number(r, whole, lines[line].y, &made->point->y);
 }
 
@@ -297,7 +298,7 @@ static bool read_entry(Reader *r, const Entry *entry)
         return false;
     if (lines[line].y != TEXT && !entry->source.end)
         return wrong(r, entry->key,
-                     "behind the value: measured, published or data sheet; then the source, two blanks apart",
+                     "behind the value: measured, published, data sheet or estimate; then the source, two blanks apart",
                      arena_text(r->arena, "'%s' does not say where its value comes from", lines[line].key));
     made.source = entry->source.end ? words(r, entry->source) : "";
     r->machine->line[line] = made;
@@ -306,10 +307,18 @@ static bool read_entry(Reader *r, const Entry *entry)
 
 /* --- What belongs together -------------------------------------------------------------------------------- */
 
+/* "of a kernel that does next to nothing: launch  2.5us  data sheet  its title" */
+static const char *line_help(const Reader *r, LineId line)
+{
+    const char *value = lines[line].y == TEXT ? "H100 SXM5, 8 in a machine" : units[lines[line].y].example;
+    return arena_text(r->arena, "%s: %s  %s%s", lines[line].meaning, lines[line].key, value,
+                      lines[line].y == TEXT ? "" : "  data sheet  its title");
+}
+
 static void needs(const Reader *r, LineId line, LineId of)
 {
     if (r->at[of].end && !r->at[line].end)
-        wrong(r, r->at[of], arena_text(r->arena, "%s: %s", lines[line].key, lines[line].meaning),
+        wrong(r, r->at[of], line_help(r, line),
               arena_text(r->arena, "'%s' needs a line '%s', too", lines[of].key, lines[line].key));
 }
 
@@ -330,7 +339,7 @@ static void check_lines(const Reader *r)
 {
     for (LineId line = 0; line < N_LINES; line++)
         if (lines[line].is_needed && !r->at[line].end)
-            missing(r, lines[line].key, lines[line].meaning);
+            missing(r, lines[line].key, line_help(r, line));
     for (int i = 0; i <= LINE_flops_e4m3 - LINE_flops_f32; i++) {
         needs(r, LINE_products_f32 + (LineId)i, LINE_flops_f32 + (LineId)i);
         needs(r, LINE_flops_f32 + (LineId)i, LINE_products_f32 + (LineId)i);

@@ -10,7 +10,8 @@
 static const struct {
     const char *name, *text;
 } shipped[] = {
-    { "a100", a100_template }, { "gh200", gh200_template }, { "h100", h100_template }, { "h200", h200_template }
+    { "a100", a100_template }, { "gh200", gh200_template },     { "h100", h100_template },
+    { "h200", h200_template }, { "rtx4090", rtx4090_template },
 };
 enum { N_SHIPPED = sizeof shipped / sizeof *shipped };
 

@@ -290,6 +290,15 @@ def test_a_runtime_without_mpi(mpc, tmp_path):
         mpc(*words, "--comm=tcp", MPC_RUNTIME=str(runtime))
 
 
+def test_a_number_in_the_place_of_a_curve(mpc):
+    text = (ROOT / "machines/rtx4090.machine").read_text()
+    assert text.count("75 %") == 3 and "920 GB/s" in text
+    curves = text.replace("75 %", "1FLOP:75% 1EFLOP:75%").replace("920 GB/s", "1B:920GB/s 1TB:920GB/s")
+    (mpc.directory / "curves.machine").write_text(curves)
+    number, curve = (mpc("report", "tiny.mdl", "--json", "--machine", name).stdout for name in ("rtx4090", "./curves.machine"))
+    assert number.replace("rtx4090", "") == curve.replace("./curves.machine", "")
+
+
 # --- Each option has an effect: one of these a row of the help ------------------------------------------------
 
 def setting(mpc, name, *words):
