@@ -4,6 +4,7 @@
 #include "export.h"
 
 #include "copy.h"
+#include "counter.h"
 #include "new_folder.h"
 
 #include "paths.h"
@@ -177,11 +178,15 @@ bool write_tensors(Run *run, const Export *e, const TensorFile *like, const char
     if (!open_new(run, &file, path))
         return false;
     fwrite(like->map, 1, (size_t)like->head, file.out);
-    for (int i = 0; i < like->count; i++)
+    Counter done = { .what = "tensors", .all = like->count };
+    for (int i = 0; i < like->count; i++) {
+        count(&done);
         if (!write_tensor(run, e, &like->tensor[i], file.out)) {
             drop_new(&file);
             return false;
         }
+    }
+    end_counter(&done);
     return close_new(run, &file);
 }
 

@@ -1,5 +1,6 @@
 /* import.c -- mpc import: a Hugging Face folder as a checkpoint of weights, which trainers load. */
 #include "copy.h"
+#include "counter.h"
 #include "exchange.h"
 
 #include <cjson/cJSON.h>
@@ -77,11 +78,15 @@ static bool write_checkpoint(Run *run, const Exchange *x)
     for (int i = 0; i < b->ncopies; i++)
         sums[i] = "0000000000000000";
     write_header(b, sums, file.out);
-    for (int i = 0; i < b->ncopies; i++)
+    Counter done = { .what = "parameters", .all = b->ncopies };
+    for (int i = 0; i < b->ncopies; i++) {
+        count(&done);
         if (b->copy[i].moves && !(sums[i] = write_copy(b, &b->copy[i], file.out))) {
             drop_new(&file);
             return false;
         }
+    }
+    end_counter(&done);
     rewind(file.out);
     write_header(b, sums, file.out);
     return close_new(run, &file);

@@ -1,6 +1,7 @@
 """Folders that others have made: only plain files in them are read and published, nothing waits, and bad ones are refused."""
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -212,6 +213,16 @@ def test_a_folder_is_replaced_with_overwrite_alone(tmp_path, there, checkpoint):
     assert f"kept {out}/README.md" in said and f"kept {out}/sub" in said
     assert content(out) == old | {"tokenizer.json": b"{}", "README.md": b"mine", "sub/x": b"mine, too"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "there", "w.safetensors"]
+
+
+def test_a_terminal_shows_how_far_it_is(tmp_path, there, checkpoint):
+    for words in (["import", there, "-o", checkpoint], ["export", checkpoint, "--like", there, "-o", tmp_path / "out"]):
+        ours, theirs = pty.openpty()
+        subprocess.run([MPC, *map(str, words)], stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        os.close(theirs)
+        said = os.read(ours, 4096)
+        os.close(ours)
+        assert re.search(rb"\x1b\[K1 of \d+ (parameters|tensors)\r.*\x1b\[K", said, re.S), said
 
 
 def test_an_empty_folder_is_filled(tmp_path, there, checkpoint):
