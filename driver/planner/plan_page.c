@@ -145,8 +145,7 @@ static const char *with_word(Arena *arena, const char *text, const char *option,
     return arena_text(arena, "%s %s %s", text, option, shell_word(arena, value));
 }
 
-/* What the model was planned with, but what a layout has of micro-batches. */
-static const char *model_words(const Planner *p)
+const char *planned_model(const Planner *p)
 {
     const Options *o = p->run->options;
     const TextList without_micro = sets_without(p->arena, &o->set, "train.microbatch");
@@ -186,7 +185,7 @@ static const char *commands(const Planner *p, const PlanLayout *l)
 {
     const Options *o = p->run->options;
     Arena *a = p->arena;
-    const char *model = model_words(p), *machine = shell_word(a, o->machine);
+    const char *model = planned_model(p), *machine = shell_word(a, o->machine);
     return arena_text(a,
                       "mpc plan %s \\\n    --ranks %lld --machine %s%s \\\n   %s --write\nmpc report %s --machine %s\n"
                       "mpc compile %s -o trainer",

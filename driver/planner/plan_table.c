@@ -254,4 +254,7 @@ void print_plan(const Planner *p, const Answer *answer)
     puts(plan_space(p, answer));
     if (p->least_without > 0)
         puts("'mpc report' of a layout lists faster ways to offload");
+    if (!p->run->options->write && strcmp(p->run->options->operand, "-") != 0)
+        printf("next: the same with --write, which puts the first layout into %s; then\n      mpc compile %s -o OUT\n",
+               shown_path(p->run), planned_model(p));
 }

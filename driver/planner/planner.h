@@ -513,4 +513,7 @@ void write_lines(const char *text, FILE *out); /* escaped, but for their ends */
 void write_plan_chart(const Planner *p, const Answer *answer, FILE *out);
 void write_plan_page(const Planner *p, const Answer *answer, FILE *out);
 
+/* The model with the options that it was planned with, but what a layout has of micro-batches: for commands. */
+const char *planned_model(const Planner *p);
+
 #endif

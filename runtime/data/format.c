@@ -205,8 +205,8 @@ static void recognise(RtArray *array, const char *format, int64_t vocab)
         if (!strcmp(format, formats[i].name))
             take = formats[i].take;
     if (!format && take == take_bytes && vocab > BYTES)
-        rt_fail("%s %s: by its name each byte is a token, but the model has %lld tokens: tokenize it first (.bin, "
-                ".u16, .u32 or .npy), or give --data-format bytes if bytes are meant",
+        rt_fail("%s %s: by its name each byte is a token, but the model has %lld tokens: tokenize it first "
+                "(packaging/tokens.py writes .u16), or give --data-format bytes if bytes are meant",
                 array->option, array->path, (long long)vocab);
     take(array);
     if (!format && array->first == array->map && take != take_megatron && take != rt_npy_take_tokens) /* no header */

@@ -50,6 +50,18 @@ def test_what_is_kept(kept, key, values):
     assert found == values
 
 
+def test_what_to_do_next(tmp_path):
+    """The command that is named compiles the layout that --write has written."""
+    path = tmp_path / "my model.mdl"
+    path.write_text(example("gpt2"))
+    words = [path, *GPT2[1:], "--top=1"]
+    first, second = mpc_plan(*words)[0].splitlines()[-2:]
+    assert first == f"next: the same with --write, which puts the first layout into {path}; then"
+    assert "next:" not in mpc_plan(*words, "--write")[0]
+    named = subprocess.run(f"{BUILD}/{second.strip().replace('OUT', str(tmp_path / 'out'))} --no-cc", shell=True, capture_output=True, text=True)
+    assert named.returncode == 0 and "rt_collective" in (tmp_path / "out/trainer.c").read_text(), named.stderr
+
+
 def test_refined():
     """Listed is what is the fastest of all numbers of pieces and of micro-batches abreast, asked for one by one."""
     words = [ROOT / "examples/llama3.1.mdl", "--ranks=8", "--machine=h100", "-Dlayers=4", "--set=train.batch=32", "--keep=tp=8", "--keep=microbatch=2", "--top=1"]
