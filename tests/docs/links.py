@@ -1,4 +1,6 @@
-"""Fails if a page links to a file or shows a picture that is not there, or links to a heading that a page does not have."""
+"""Fails if a page links to a file or shows a picture that is not there, or links to a heading that a page does not have;
+or if it has two blank lines in a row, or one behind the head of a table, as lines leave that were taken away.
+"""
 import pathlib
 import re
 import sys
@@ -29,9 +31,15 @@ def wrong_links(page):
             yield f"{page.name}: {file.name} has no heading #{heading}"
 
 
+def blank_lines(page):
+    text = page.read_text()
+    for gap in re.finditer(r"\n\n\n|^\| --- .*\|\n\n", text, re.M):
+        yield f"{page.name}:{text.count(chr(10), 0, gap.end()) + 1}: a blank line too many"
+
+
 def main():
-    wrong = [line for page in PAGES for line in wrong_links(page)]
-    print("\n".join([*wrong, f"links of {len(PAGES)} pages: {len(wrong)} lead nowhere"]))
+    wrong = [line for page in PAGES for check in (wrong_links, blank_lines) for line in check(page)]
+    print("\n".join([*wrong, f"links of {len(PAGES)} pages: {len(wrong)} lead nowhere, or lines are blank"]))
     return wrong != []
 
 
