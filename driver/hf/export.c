@@ -306,8 +306,8 @@ static void print_done(Run *run, const Exchange *x, const Export *e)
     if (x->is_example)
         fprintf(
             stderr,
-            "mpc: note: taken for a checkpoint of %s, which has all names and shapes of these weights; mpc does not "
-            "know what your model computes of them: if that is something else, give it with a map, --model FILE.mdl\n",
+            "mpc: note: taken for a checkpoint of %s, whose names and shapes fit; if your model computes something "
+            "else, give --model FILE.mdl, with a map\n",
             visible_text(&run->arena, run->options->model));
 }
 
