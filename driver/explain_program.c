@@ -94,7 +94,9 @@ static void list_memory(Listing *l, const Func *f, const Value *value)
         is_listed_already(l, value))
         return;
     push_value(&l->e->run->arena, &l->seen, (Value *)value);
-    printf("  %-15s %12s  in @%-20s %s\n", class_name[class_of(&l->classes, value)],
+    const Name slot = value->port.slot; /* of the optimizer's state */
+    const char *what = class_name[class_of(&l->classes, value)];
+    printf("  %-17s %12s  in @%-18s %s\n", slot ? arena_text(&l->e->run->arena, "%s %s", what, slot) : what,
            bytes_text(&l->e->run->arena, (double)local_bytes(l->e->m, &value->type)), f->name,
            type_text(l->e->m, &value->type));
 }

@@ -42,7 +42,7 @@ def test_collectives_of_a_parameter(explain):
     ahead = 2 * [("all_gather", "dp", "12"), ("all_gather", "dp", "4")]  # of the next layer, and of the first one before the loop
     assert sorted(moved) == sorted([*ahead, ("reduce_scatter", "dp", "16")])
     memory = text.split("memory of a rank")[1]
-    for name in ("master weights", "optimizer state", "weights", "gradients"):
+    for name in ("master weights", "optimizer state m", "optimizer state v", "weights", "gradients"):
         assert re.search(rf"^  {name} +\d+\.\d\d [kM]B  in @", memory, re.M), name
 
 
