@@ -304,11 +304,10 @@ static void print_done(Run *run, const Exchange *x, const Export *e)
         printf("%s: %d tensors of model %s%s in %s\n", from, x->folder.count - x->folder.nlists, x->m->name,
                e->adapters ? ", with its adapters merged," : "", to);
     if (x->is_example)
-        fprintf(
-            stderr,
-            "mpc: note: taken for a checkpoint of %s, whose names and shapes fit; if your model computes something "
-            "else, give --model FILE.mdl, with a map\n",
-            visible_text(&run->arena, run->options->model));
+        fprintf(stderr,
+                "mpc: note: taken for a checkpoint of %s, whose names and shapes fit; if your model computes something "
+                "else, give --model FILE.mdl, with a map\n",
+                visible_text(&run->arena, run->options->model));
 }
 
 int run_export(Run *run)

@@ -55,8 +55,8 @@ void text_func(Mir *t, Func *f);                  /* this one, or the next one o
 Loc from(const Mir *t, int begin);            /* the text read since `begin` */
 bool fail(Mir *t, Loc loc, const char *what); /* reports the first error of a text; false */
 bool fail_with_help(Mir *t, Loc loc, const char *what, const char *help);
-char peek(Mir *t);                            /* the next byte that is not space or comment; 0 at the end */
-bool accept(Mir *t, const char *token);       /* punctuation, or a whole word, without spaces around it */
+char peek(Mir *t);                      /* the next byte that is not space or comment; 0 at the end */
+bool accept(Mir *t, const char *token); /* punctuation, or a whole word, without spaces around it */
 bool expect(Mir *t, const char *token);
 Name read_name(Mir *t);
 int read_word_of(Mir *t, const char *const words[], int first,

@@ -5,5 +5,4 @@
  */
 #include "cuda/kernels.cuh"
 
-$offsets
-$kernels
+$offsets $kernels
