@@ -85,7 +85,7 @@ def test_more_ranks_than_a_machine_has(refused):
 
 def test_help_lists_options_of_the_trainer(mpc):
     said = mpc("help", "run").stdout
-    assert "Options of the trainer" in said and "  --eval-every=N" in said and "  --mesh=AXIS=N,..." in said
+    assert "Options that go to the trainer" in said and "\nCheckpoints\n" in said and "  --eval-every=N" in said and "  --mesh=AXIS=N,..." in said
 
 
 def started(here, *words):

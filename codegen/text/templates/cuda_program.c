@@ -5,4 +5,5 @@
  */
 #include "cuda/kernels.cuh"
 
-$offsets $kernels
+$offsets
+$kernels
