@@ -156,6 +156,7 @@ typedef struct {
     const char *mixes; /* eval only: where the loss mixes the sequences of a call, "gpt2.mdl:24:9", so that it is not
                           their sum, but for a constant; NULL: it is */
     const char *auxiliary; /* eval only: where the loss takes the balance of experts; NULL: nowhere */
+    int64_t choices;       /* predict only: the number of logits; there may be more tokens */
 } RtFunction;
 
 /* A kernel or product that --trace and messages can name. */

@@ -237,6 +237,13 @@ static void write_results(Module *m, const Func *f, FILE *out)
 }
 
 /* Absent functions are zero-initialised. */
+/* How many logits a prediction has. */
+static int64_t logits_of(const Func *f)
+{
+    const Type *type = &result_for(f, PORT_LOGITS)->type; /* [batch:1, vocab] */
+    return type->dim[type->rank - 1].size;
+}
+
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
     Module *m = h->m;
@@ -269,6 +276,7 @@ static void write_function(Host *h, FuncRole role, FILE *out)
     const Field facts[] = {
         { "mixes", role == EVAL && m->mixes ? string_text(m, m->mixes) : NULL },
         { "auxiliary", role == EVAL && m->auxiliary ? string_text(m, m->auxiliary) : NULL },
+        { "choices", role == PREDICT ? integer_text(m, logits_of(f)) : NULL },
         { NULL, NULL },
     };
     write_fields(8, facts, out);

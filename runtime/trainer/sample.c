@@ -76,7 +76,8 @@ static int32_t predict(RtRun *run, const int32_t *text, int64_t length, uint32_t
     rt_set_scalars(run, &f->scalars);
     rt_set_position(run, seen - 1);
     rt_run(&run->rt, f);
-    const int vocab = (int)run->rt.program->vocab;
+    const int64_t tokens = run->rt.program->vocab;
+    const int vocab = (int)(f->choices < tokens ? f->choices : tokens); /* which the model takes, and has logits of */
     float *logits = rt_allocate(vocab, sizeof *logits);
     Choice *choices = rt_allocate(vocab, sizeof *choices);
     rt_download(&run->rt, logits, rt_place_in(&run->rt, f, f->logits), vocab * (int64_t)sizeof *logits);

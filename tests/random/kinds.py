@@ -239,6 +239,7 @@ KINDS = {
     "predicted_row": Kind("--verify-passes: a prediction of one token is asked for its second position", "verifier: .*index N on rank N", drawn=False,
                           later=True),
     "crossing_slice": Kind("a message that is under way at the border of iterations sends a copy of a slice", "pass _ broke the module", drawn=False, later=True),
+    "fewer_logits": Kind("a sampled token is read from behind the logits, which are fewer than tokens", "wrong: a sampled token", drawn=False, later=True),
     "micro_dim": Kind("a dim of the model is named as that of micro-batches", "crash: .*loop slices", drawn=False, later=True),
     "underscore_word": Kind("a name is a word of C that begins with _", "compile: C compiler", drawn=False, later=True),
     "paired_batch": Kind("a pair of dims whose second is the batch, which takes the rest of an axis", "crash: check: signal 8", drawn=False, later=True),

@@ -12,9 +12,10 @@ def shifted_inputs(program):
 
 
 def tokens_of(evaluation):
-    """How many there are: those that all inputs take."""
+    """How many there are: those that the first input takes which is an index or a label, and that have logits."""
     _, logits, dim = evaluation.predicted[0]
-    return min([logits.size(dim), *evaluation.fits.values()])
+    inputs = [s.name for s in evaluation.program.model.body if isinstance(s, Input)]
+    return min([logits.size(dim), *[evaluation.fits[name] for name in inputs if name in evaluation.fits][:1]])
 
 
 def predicts(program, evaluation, is_of_records):

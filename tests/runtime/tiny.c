@@ -293,7 +293,8 @@ int main(int argc, char **argv)
                      SEQ,
                      AT(logits),
                      NULL,
-                     0 },
+                     0,
+                     .choices = VOCAB },
         .create = create,
         .plan = "{\"model\": \"tiny\"}",
     };
