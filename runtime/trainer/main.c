@@ -367,11 +367,11 @@ static void open_outputs(RtRun *run)
     rt_outputs_need_files(options);
 }
 
-/* What is left of a run that ends early: "resume with --load FILE". */
+/* What is left of a run that ends early: "resume with --load FILE, or add --resume". */
 static char *rest_text(const RtRun *run)
 {
     if (run->saved_at == run->place.step)
-        return rt_text("resume with --load %s", run->options.save);
+        return rt_text("resume with --load %s, or add --resume", run->options.save);
     return rt_text("nothing is saved (%s)", run->options.save ? "this run has done no step" : "no --save");
 }
 

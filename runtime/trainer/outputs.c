@@ -234,7 +234,7 @@ void rt_outputs_check(const RtOptions *options, const RtProgram *program, int ra
     const File *load = find(files, count, "--load"), *save = find(files, count, "--save");
     bool goes_on = options->resume || (load && save && is_same(load, save) && !options->weights_only);
     if (save && !goes_on && !options->overwrite && rank == 0) /* one rank creates the file */
-        rt_outputs_keep(save->path, "--save", "resume from it with --load, give another name");
+        rt_outputs_keep(save->path, "--save", "go on from it with --resume, give another name");
     if (options->trace && !options->overwrite)
         rt_outputs_keep(find(files, count, "--trace")->path, "--trace", "give another name");
     if (options->probe && !options->overwrite && rank == 0)

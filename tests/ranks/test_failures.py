@@ -156,7 +156,7 @@ def test_data_cut_short_for_a_rank(four, tmp_path):
         process.stdout.readline()
         os.truncate(tmp_path / "cut", 0)
         errors = process.communicate(timeout=patience(60))[1]
-    cut = re.search(r"error: rank 2: --data cut: a page of it cannot be read: .*; ended at step (\d+): resume with --load a\n", errors)
+    cut = re.search(r"error: rank 2: --data cut: a page of it cannot be read: .*; ended at step (\d+): resume with --load a, or add --resume\n", errors)
     assert process.returncode == 1 and cut, errors
     step = cut.group(1)
     assert f"saved step {step} to a" in errors

@@ -388,7 +388,7 @@ def test_data_cut_short_end_the_run_after_a_whole_step(trainer, run, tmp_path, s
         assert errors.endswith(": nothing is saved (no --save)\n")
         return
     step = int(read_checkpoint(tmp_path / "a")[0]["step"])
-    assert errors.endswith(f"; ended at step {step}: resume with --load a\n") and f"saved step {step} to a" in errors
+    assert errors.endswith(f"; ended at step {step}: resume with --load a, or add --resume\n") and f"saved step {step} to a" in errors
     tokens.tofile(tmp_path / "data")
     run("--data", "data", "--load", "a", "--save", "b", "--steps", step + 2)
     run("--data", "data", "--save", "c", "--steps", step + 2)

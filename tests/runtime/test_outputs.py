@@ -15,7 +15,7 @@ TRAIN = ["--data", "data.txt", "--steps", 3]
 def test_checkpoint_of_a_fresh_run_replaces_no_other(run, refused, tmp_path, data):
     run(*TRAIN, "--save", "a")
     before = (tmp_path / "a").read_bytes()
-    message = "error: --save a: the file already exists and would be lost; resume from it with --load, give another " \
+    message = "error: --save a: the file already exists and would be lost; go on from it with --resume, give another " \
               "name, or give --overwrite"
     assert refused(*TRAIN, "--save", "a", "--seed", 7, TINY_DUMP="dump") == message
     assert (tmp_path / "a").read_bytes() == before and not (tmp_path / "dump").exists()
