@@ -62,7 +62,7 @@ def measure(place, comm, folder, data, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, default=2, choices=list(LAYOUTS))
-    parser.add_argument("--rate", action="append", help="of each link, as tc has it (default: 100mbit, 200mbit and 400mbit)")
+    parser.add_argument("--rate", action="append", help="of each link, as tc has it (default: 200mbit, 400mbit and 800mbit)")
     parser.add_argument("--comm", action="append", choices=("tcp", "mpi"), help="(default: both)")
     parser.add_argument("--layout", action="append", help="one of the table, beside the planned one (several times: these)")
     parser.add_argument("--seconds", type=float, default=24, help="of a probe")
@@ -73,7 +73,7 @@ def main():
     errors, chosen = [], []
     with tempfile.TemporaryDirectory() as made:
         data = write_data(made)
-        for rate in options.rate or ("100mbit", "200mbit", "400mbit"):
+        for rate in options.rate or ("200mbit", "400mbit", "800mbit"):
             for comm in options.comm or ("tcp", "mpi"):
                 folder = pathlib.Path(made) / f"{rate}-{comm}"
                 folder.mkdir()

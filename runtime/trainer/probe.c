@@ -70,7 +70,7 @@ void rt_probe_prepare(Rt *rt, double seconds)
 
 /* --- Time --------------------------------------------------------------------------------------------- */
 
-enum { SAMPLES = 24, FEWEST = 2, QUARTER = 4, MOST_TIMED = 1000, ROUNDS = 2 };
+enum { SAMPLES = 24, FEWEST = 2, QUARTER = 4, MOST_TIMED = 1000 };
 
 /* Seconds of a call in each of so many samples, of `calls` of them, on the slowest rank; ranks begin together. */
 static void time_samples(RtProbe *probe, RtProbed *run, const void *context, int64_t calls, int samples,
@@ -160,8 +160,8 @@ static void write_head(const RtProbe *probe)
 static void measure(RtProbe *probe, RtOutput *output)
 {
     probe->timed = rt_allocate(MOST_TIMED + 1, sizeof *probe->timed);
-    for (probe->round = 1; probe->round <= ROUNDS; probe->round++) {
-        probe->output = probe->round == ROUNDS ? output : NULL;
+    for (probe->round = 1; probe->round <= RT_PROBE_ROUNDS; probe->round++) {
+        probe->output = probe->round == RT_PROBE_ROUNDS ? output : NULL;
         rt_probe_compute(probe);
         rt_probe_messages(probe);
     }
@@ -173,8 +173,8 @@ void rt_probe(Rt *rt, const char *model, int64_t model_bytes, const char *path, 
     enum { MEASUREMENTS = 450 }; /* of a round, about */
     RtProbe probe = { .rt = rt,
                       .model = model,
-                      .seconds = seconds / ROUNDS / MEASUREMENTS,
-                      .longest = 10 * seconds / ROUNDS / MEASUREMENTS,
+                      .seconds = seconds / RT_PROBE_ROUNDS / MEASUREMENTS,
+                      .longest = 10 * seconds / RT_PROBE_ROUNDS / MEASUREMENTS,
                       .step_bytes = step_bytes(rt, model_bytes) };
     RtOutput output;
     probe.local_ranks = rt->program->naxes ? 1 : rt->ranks;

@@ -12,7 +12,7 @@
 #include "device.h"
 #include "store/output.h"
 
-enum { RT_CURVE_POINTS = 32, RT_PROBED_PRECISIONS = 4 };
+enum { RT_CURVE_POINTS = 32, RT_PROBED_PRECISIONS = 4, RT_PROBE_ROUNDS = 2 };
 
 struct RtProbe;
 
