@@ -104,33 +104,34 @@ SPACES = [
           prunes=True, offload="optimizer to host"),
     Space("little memory", "gpt2", "layers=4 seq=64 embed=512 heads=4", 2, "h100", 4, "overlap=0 recompute=none", memory=485e6, prunes=True),
     Space("little memory, stages", "llama", LLAMA, 4, PROCESSORS, 8, "pp=2 tp=2", memory=7e6, prunes=True),
-]
-# With ALL=1; some have the sizes of real models, whose kernels and messages take longer than their launches.
-LARGER = [
-    Space("all of a dense model", "llama", LLAMA, 4, "h100", 4),
-    Space("cp", "llama", "layers=4", 4, "h100", 8, "cp=2 recompute=none"),
+    # Of the sizes of real models, whose kernels and messages take longer than their launches.
     Space("rings of real sizes", "llama", "layers=4 seq=8192", 16, "h100", 32, "cp=16 attend=ring"),
     Space("rings and zero", "llama", "layers=4", 16, "h100", 32, "cp=8 dp=2 attend=ring recompute=full", memory=1e15),
-    Space("eight ranks", "llama", LLAMA, 8, "h100", 8, "pp=2 recompute=none zero=1"),
-    Space("experts", "mixtral", MIXTRAL, 4, "a100", 4),
     Space("zero of four abreast", "llama", "layers=4 seq=128 vocab=1024", 16, "h100", 64, "dp=16 recompute=none microbatch=1 abreast=4", memory=1e15),
-    Space("latent attention, experts abreast", "deepseek", DEEPSEEK, 8, "h200", 16, "ep=2 recompute=none microbatch=1 pp=1 tp=1 abreast=2"),
     Space("four abreast in stages", "llama", "layers=8 seq=4096", 16, "h100", 64, "pp=2 cp=2 tp=4 recompute=none microbatch=1 abreast=4 zero=1", memory=1e15),
-    Space("all of a dense model, abreast", "llama", LLAMA, 4, "h100", 8, "abreast=2"),
     Space("experts in stages, abreast", "mixtral", "layers=4", 8, "h100", 64, "ep=4 pp=2 cp=1 recompute=none microbatch=1 abreast=2", memory=1e15),
-    Space("latent attention in stages, abreast", "deepseek", DEEPSEEK, 8, "h200", 16, "ep=4 pp=2 recompute=none tp=1 abreast=2"),
     Space("rings in stages, abreast", "llama", "layers=4", 16, "h100", 16, "cp=8 pp=2 attend=ring microbatch=1 overlap=1 zero=1 abreast=2", memory=1e15),
     Space("rings abreast", "llama", LLAMA_2, 8, "h100", 16, "cp=8 attend=ring zero=1 overlap=0 abreast=2"),
     Space("a scan abreast", "lstm", "", 2, "a100", 8, "abreast=2"),
     Space("pieces of two abreast", "llama", "layers=2 seq=4096", 8, "h100", 32, "tp=4 cp=1 pp=1 recompute=selective abreast=2 pieces=2", memory=1e15),
-    Space("large experts", "mixtral", "layers=2", 4, "h100", 8, "microbatch=1 recompute=none"),
     Space("large experts and cp", "mixtral", "layers=4", 8, "h100", 16, "microbatch=1 recompute=none cp=2 zero=1"),
     Space("experts and cp between machines", "mixtral", "layers=2", 32, "h200", 32, "cp=4 ep=4 recompute=full overlap=1 pp=1", memory=1e15),
     Space("experts of real sizes", "deepseek", "dense_layers=1 layers=1", 32, "h200", 32,
           "recompute=none overlap=1 pp=1 tp=1 microbatch=1 attend=gather", memory=1e15),
-    Space("latent attention", "deepseek", DEEPSEEK, 4, "h200", 4, "recompute=none overlap=1"),
     Space("of few layers the table is most", "gpt2", "layers=1", 2, "h100", 64),
     Space("an example as it is", "gpt2", "", 4, "h100", 32, "recompute=none"),
+]
+# With ALL=1, since compiling all of them takes 10 seconds to a minute each.
+LARGER = [
+    Space("all of a dense model", "llama", LLAMA, 4, "h100", 4),
+    Space("cp", "llama", "layers=4", 4, "h100", 8, "cp=2 recompute=none"),
+    Space("eight ranks", "llama", LLAMA, 8, "h100", 8, "pp=2 recompute=none zero=1"),
+    Space("experts", "mixtral", MIXTRAL, 4, "a100", 4),
+    Space("latent attention, experts abreast", "deepseek", DEEPSEEK, 8, "h200", 16, "ep=2 recompute=none microbatch=1 pp=1 tp=1 abreast=2"),
+    Space("all of a dense model, abreast", "llama", LLAMA, 4, "h100", 8, "abreast=2"),
+    Space("latent attention in stages, abreast", "deepseek", DEEPSEEK, 8, "h200", 16, "ep=4 pp=2 recompute=none tp=1 abreast=2"),
+    Space("large experts", "mixtral", "layers=2", 4, "h100", 8, "microbatch=1 recompute=none"),
+    Space("latent attention", "deepseek", DEEPSEEK, 4, "h200", 4, "recompute=none overlap=1"),
 ]
 
 
