@@ -236,7 +236,6 @@ static void write_results(Module *m, const Func *f, FILE *out)
     close_table(out);
 }
 
-/* Absent functions are zero-initialised. */
 /* How many logits a prediction has. */
 static int64_t logits_of(const Func *f)
 {
@@ -244,6 +243,7 @@ static int64_t logits_of(const Func *f)
     return type->dim[type->rank - 1].size;
 }
 
+/* Absent functions are zero-initialised. */
 static void write_function(Host *h, FuncRole role, FILE *out)
 {
     Module *m = h->m;

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-/* The state, if it is known, and what micro-batches keep; of what is beside the copies, the mean of all ranks. */
+/* The state, unless `zero` is NULL, and what micro-batches keep for backward actions.  What belongs to no copy of a
+ * repeat counts as if all ranks had an equal share: the program does not say which rank has it. */
 static CopyBytes bytes_by(const Planner *p, const PlanLayout *layout, const Block *b, const Block *zero)
 {
     const RepeatLoads *w = loads_of(p, layout->recompute);

@@ -26,7 +26,7 @@ typedef struct Pipeline {
     RankCopies *of_stage;       /* by stage */
     RankCopies *held;           /* by rank */
     RankCopies *kept[N_KEPT];   /* by rank: times micro-batches in flight; NULL: nothing of the kind is kept */
-    int nfullest, *fullest;     /* ranks of which one needs most memory, without what is beside copies */
+    int nfullest, *fullest;     /* one of these ranks needs most memory for its copies */
     int first, last;            /* the ranks of the first stage and of the last */
     int *ahead;                 /* by rank and chunk: forward actions before the first backward one of the rank */
     int *turn;                  /* by rank: the stage of that one */

@@ -74,7 +74,7 @@ typedef struct {
     bool is_zero;       /* zero splits over it */
     int64_t kept;       /* by --keep; 0: any size */
     int64_t pair;       /* the size of the first dim of the pair that it splits; 0: it splits none */
-    int64_t dealt;      /* the common divisor of the sizes of what it splits but pairs; 0: nothing */
+    int64_t dealt; /* the greatest common divisor of the sizes of the dims that it splits, except in pairs; 0: none */
 } PlanAxis;
 
 static inline bool splits_micro_batch(const PlanAxis *axis) { return !axis->is_batch && !axis->splits_copies; }
@@ -281,10 +281,9 @@ double least_seconds_of_ranks(const Planner *p, int64_t ranks);
 /* What micro-batches keep from a forward or a backward action for the backward action, or its part of weights. */
 typedef enum { FOR_BACKWARD, FOR_WEIGHTS, FROM_BACKWARD, N_KEPT } KeptKind;
 
-/* Bytes of a copy of each repeat: of its state; that a micro-batch keeps.  Where it is not known whether they are kept
- * for the weights, too, those of FOR_BACKWARD are all.  first, last: of the state that is on that stage, beside its
- * copies; ends: that is on both of these; others: the mean of what is beside copies, of which the stage is not known.
- */
+/* Bytes of a rank.  held: the state of a copy of each repeat; kept: what a micro-batch keeps of a copy, all of it in
+ * FOR_BACKWARD if its readers are not known.  The rest belongs to no copy: the state on the first stage alone, on the
+ * last one alone, and on both (ends); others: what is on an unknown stage, as the mean of all ranks. */
 typedef struct {
     double held[MAX_REPEATS], kept[N_KEPT][MAX_REPEATS], first, last, ends, others;
 } CopyBytes;
@@ -399,7 +398,7 @@ typedef struct {
     bool in_actions; /* of two stages; their schedule divides backward actions, if the layout's does */
     int turns;       /* of a ring, fewer than it has ranks; 0: as many */
     bool is_rough;   /* of any number of sequences and of data-parallel ranks: see rough_bound() */
-    bool is_silent;  /* what it computes: messages take no time */
+    bool is_silent;  /* its messages take no time: for bounds by computation alone */
 } BlockOf;
 
 typedef struct {

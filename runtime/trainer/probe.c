@@ -99,6 +99,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+void rt_probe_sort(double number[], int count) { qsort(number, (size_t)count, sizeof *number, by_size); }
+
 /* What disturbs samples makes them longer. */
 double rt_probe_time(RtProbe *probe, RtProbed *run, const void *context)
 {
@@ -111,7 +113,7 @@ double rt_probe_time(RtProbe *probe, RtProbed *run, const void *context)
     const int64_t calls = (int64_t)fmax(fmin(probe->seconds / SAMPLES / once, most_calls), 1);
     const int samples = (int)fmax(fmin(probe->seconds / ((double)calls * once), SAMPLES), FEWEST);
     time_samples(probe, run, context, calls, samples, sample);
-    qsort(sample, (size_t)samples, sizeof *sample, by_size);
+    rt_probe_sort(sample, samples);
     return fmax(sample[samples / QUARTER], least);
 }
 

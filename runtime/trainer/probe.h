@@ -59,6 +59,8 @@ void rt_probe(Rt *rt, const char *model, int64_t model_bytes, const char *path, 
 /* Seconds of one call of `run` on the slowest rank: a lower quartile, after first calls; all ranks call it. */
 double rt_probe_time(RtProbe *probe, RtProbed *run, const void *context);
 
+void rt_probe_sort(double number[], int count); /* the smallest first */
+
 /* The mean of the rounds so far, which are seconds apart, since what disturbs a machine for a while disturbs its steps,
  * too.  Measured once a round for each `number` of a `run`. */
 double rt_probe_mean(RtProbe *probe, RtProbed *run, int64_t number, const void *context);

@@ -159,10 +159,15 @@ static void run_message(RtProbe *probe, const void *context)
     }
 }
 
+/* Of what run_message() does. */
+static int messages_run(const RtProbe *probe, int number)
+{
+    return probe->rt->program->collectives[number].kind == RT_SEND ? 2 : 1;
+}
+
 static double time_of(RtProbe *probe, int number)
 {
-    const bool returns = probe->rt->program->collectives[number].kind == RT_SEND;
-    return rt_probe_mean(probe, run_message, number, &number) / (returns ? 2 : 1);
+    return rt_probe_mean(probe, run_message, number, &number) / messages_run(probe, number);
 }
 
 typedef struct {
@@ -310,12 +315,6 @@ static int timely_size(RtProbe *probe, const Link *link, int group, RtCollective
     return size;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The part of a message's time that computation can use, at the rank that has less of it: a median, each of what was
  * measured one right after the other. */
 static void measure_overlap(RtProbe *probe, const Link *link, RtCollectiveKind kind, const char *key)
@@ -328,11 +327,11 @@ static void measure_overlap(RtProbe *probe, const Link *link, RtCollectiveKind k
     both.product = rt_probe_largest(probe, RT_F32, message / 4);
     both.times = (int)fmax(message / rt_probe_time(probe, run_products, &both), 1);
     for (int i = 0; i < PAIRS; i++) {
-        const double alone = rt_probe_time(probe, run_message, &both.message) / (kind == RT_SEND ? 2 : 1);
+        const double alone = rt_probe_time(probe, run_message, &both.message) / messages_run(probe, both.message);
         const double products = rt_probe_time(probe, run_products, &both);
         hidden[i] = (alone + products - rt_probe_time(probe, run_both, &both)) / fmin(alone, products);
     }
-    qsort(hidden, PAIRS, sizeof *hidden, by_size);
+    rt_probe_sort(hidden, PAIRS);
     rt_probe_number(probe, key, fmin(fmax(hidden[PAIRS / 2], 0), 1), "%");
 }
 
